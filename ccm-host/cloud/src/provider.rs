@@ -117,6 +117,18 @@ impl ProviderStatus {
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Disconnected(_))
     }
+
+    /// The same, with a reason that names the provider.
+    #[must_use]
+    pub fn told_of(&self, name: &str) -> Self {
+        match self {
+            Self::Disconnected(why) => {
+                Self::Disconnected(format!("provider {name:?} cannot be asked: {why}"))
+            }
+            Self::Frozen(why) => Self::Frozen(format!("provider {name:?} is frozen: {why}")),
+            Self::Serving => Self::Serving,
+        }
+    }
 }
 
 /// A provider's description of itself.

@@ -330,11 +330,8 @@ impl Controller {
     ) -> Option<String> {
         providers.iter().zip(health).find_map(|(provider, health)| {
             let name = provider.name();
-            match &*health.borrow_and_update() {
-                ProviderStatus::Disconnected(why) => {
-                    Some(format!("provider {name:?} cannot be asked: {why}"))
-                }
-                ProviderStatus::Frozen(why) => Some(format!("provider {name:?} is frozen: {why}")),
+            match health.borrow_and_update().told_of(name) {
+                ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why) => Some(why),
                 ProviderStatus::Serving => (!self.knows_enough_for(provider))
                     .then(|| format!("the node fields that provider {name:?} wants are not cached yet")),
             }

@@ -44,16 +44,12 @@ pub(super) fn sync_failed(why: impl Display, retry: Retry) -> Report {
 
 /// What follows from a failed write, and what is to be told of it.
 pub(super) fn unwritten(what: &str, error: &WriteError) -> (Outcome, Option<Report>) {
-    let why = || format!("failed to update load balancer {what}: {error}");
-    match error {
-        // The watch will report the change and so requeue the Service; if it does not, the sweep does.
-        WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => (Outcome::Done, None),
-        WriteError::HeldBack(again) => (Outcome::RetryAfter(*again), None),
-        WriteError::Conflict => (Outcome::Retry(why()), None),
-        WriteError::Invalid(_) | WriteError::Other(_) => {
-            (Outcome::Retry(why()), Some(sync_failed(why(), Retry::Backoff)))
-        }
-    }
+    // The watch will report the change and so requeue the Service; if it does not, the sweep does.
+    let Some(retry) = Retry::of_write(error) else { return (Outcome::Done, None) };
+    let why = format!("failed to update load balancer {what}: {error}");
+    let is_told = matches!(error, WriteError::Invalid(_) | WriteError::Other(_));
+    let report = is_told.then(|| sync_failed(&why, retry));
+    (retry.outcome(why), report)
 }
 
 /// The same, by a provider's word.

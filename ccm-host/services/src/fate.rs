@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     plan::Owner,
     record::Record,
-    row::{Doubt, Known, Row},
+    row::{Doubt, Goal, Known, Row},
     service::{has_finalizer, is_load_balancer},
 };
 use ccm_cloud::{PROVIDER_ANNOTATION, is_for_another_class};
@@ -126,7 +126,7 @@ fn of_service(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
 fn elsewhere(row: &Row, service: &Service, (setting, owner): (&Setting<'_>, &str)) -> Fate {
     let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
     // A list lacks what is half removed, too.
-    let is_going = is_proven(row, service) && (is_named || row.tried.gone.is_some());
+    let is_going = is_proven(row, service) && (is_named || row.tried.contains_key(&Goal::Gone));
     if !row.is_present() && !is_going {
         return Fate::Drop;
     }

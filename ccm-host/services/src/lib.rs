@@ -15,7 +15,7 @@
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
 //! Runs are cheap and practically unlimited; [`Slots`](ccm_reconcile::Slots) limit, per provider, those that create, change or remove
 //! balancers. Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`,
-//! `remove`, `status`, `publish`; beside them `service`, `nodes`, `sweep`.
+//! `remove`, `publish`, `events`; beside them `service`, `nodes`, `sweep`, `state`.
 
 mod events;
 mod fate;

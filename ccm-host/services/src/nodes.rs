@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, RunKey, observe::standing, plan::CallsAllowed};
+use super::{Controller, RunKey, observe::standing};
 use ccm_cloud::{BackendSet, Provider, Providers};
 use ccm_kube::{
     cache::{Cache, Change},
@@ -278,7 +278,7 @@ impl Controller {
             .providers
             .all()
             .iter()
-            .filter(|provider| !matches!(standing(provider.as_ref()), CallsAllowed::Away(_)))
+            .filter(|provider| !standing(provider.as_ref()).is_away())
             .map(|provider| (provider.name(), self.backends.of(provider.as_ref())))
             .collect();
         let mut sync = None;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Controller,
     fate::{Fate, Setting, Why, fate, is_proven, is_published, was_had},
-    plan::{CallsAllowed, Others, Owner, View, Wanted},
+    plan::{Others, Owner, View, Wanted},
     record::Record,
     row::{Known, Row, RowKey, Status},
     service::{has_finalizer, ip_mode, is_load_balancer},
@@ -25,7 +25,7 @@ use ccm_kube::service::{ObjectKey, Service, source_ranges};
 pub(super) struct Seen {
     pub(super) owner: Owner,
     /// The provider to create or change the balancer.
-    maker: Option<Arc<dyn Provider>>,
+    pub(super) maker: Option<Arc<dyn Provider>>,
     /// The balancers of that Service, at all providers.
     pub(super) own: Vec<Arc<Row>>,
     /// The balancers of the name, each with its fate.
@@ -54,10 +54,9 @@ impl Seen {
 
 /// A Service that exists, and what an answer for it needs.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct Subject<'a> {
+    pub(super) seen: &'a Seen,
     pub(super) view: View,
-    /// The provider to create or change the balancer.
-    pub(super) maker: Option<Arc<dyn Provider>>,
     pub(super) backends: Option<Arc<BackendSet>>,
     /// What is to be published.
     pub(super) status: Status,
@@ -101,7 +100,7 @@ impl Controller {
         };
         let none = (Owner::Others, None);
         let (owner, maker) = service.as_deref().map_or(none, |service| self.owner(service, &own));
-        let answers = |owner: &Arc<dyn Provider>| !matches!(standing(owner.as_ref()), CallsAllowed::Away(_));
+        let answers = |owner: &Arc<dyn Provider>| !standing(owner.as_ref()).is_away();
         let setting = Setting {
             service: service.as_deref(),
             owner: &owner,
@@ -114,12 +113,11 @@ impl Controller {
     }
 
     /// Looks at the Service itself.
-    pub(super) fn subject(&self, seen: &Seen) -> Option<Subject> {
-        let (service, maker) = (seen.service.clone()?, seen.maker.clone());
-        let standing = maker.as_ref().map_or(CallsAllowed::Ready, |maker| standing(maker.as_ref()));
-        let asked = maker.as_ref().filter(|maker| {
-            !matches!(standing, CallsAllowed::Away(_)) && self.listed.lock().contains_key(maker.name())
-        });
+    pub(super) fn subject<'a>(&self, seen: &'a Seen) -> Option<Subject<'a>> {
+        let (service, maker) = (seen.service.clone()?, seen.maker.as_ref());
+        let standing = maker.map_or(ProviderStatus::Serving, |maker| standing(maker.as_ref()));
+        let asked =
+            maker.filter(|maker| !standing.is_away() && self.listed.lock().contains_key(maker.name()));
         let backends = asked.map(|maker| self.backends.of(maker.as_ref()));
         let wanted = asked.zip(backends.as_ref()).map(|(maker, backends)| Wanted {
             digest: maker.desired_digest(&service, backends),
@@ -128,9 +126,8 @@ impl Controller {
                 _ => source_ranges(&service).err().or_else(|| ip_mode(&service).err()),
             },
         });
-        let mut row = maker
-            .as_ref()
-            .and_then(|maker| seen.own.iter().find(|row| *row.at.provider == *maker.name()).cloned());
+        let mut row =
+            maker.and_then(|maker| seen.own.iter().find(|row| *row.at.provider == *maker.name()).cloned());
         if let (Some(known), Some(wanted)) = (&mut row, &wanted) {
             let recognise = |row: &mut Row| {
                 row.last = Some(Arc::clone(&service));
@@ -147,11 +144,11 @@ impl Controller {
             status.ingress = Some(Vec::new());
         }
         let record = row.as_deref().and_then(|row| self.record_of(row));
-        let others = self.others(seen, &service, maker.as_deref());
+        let others = self.others(seen, &service, maker.map(AsRef::as_ref));
         let published = status.is_published(&service, record.as_ref());
         let (owner, now) = (seen.owner.clone(), Instant::now());
         let view = View { service, owner, standing, row, others, wanted, published, is_full: false, now };
-        Some(Subject { view, maker, backends, status, record })
+        Some(Subject { seen, view, backends, status, record })
     }
 
     /// What a restart finds of a row.
@@ -356,14 +353,10 @@ pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {
     provider.info().is_some_and(|info| info.load_balancers)
 }
 
-pub(super) fn standing(provider: &dyn Provider) -> CallsAllowed {
-    let name = provider.name();
-    if provider.info().is_none() {
-        return CallsAllowed::Away(not_introduced(name));
-    }
-    match &*provider.status(Family::LoadBalancers).borrow() {
-        ProviderStatus::Disconnected(why) => CallsAllowed::Away(format!("provider {name:?} is away: {why}")),
-        ProviderStatus::Frozen(why) => CallsAllowed::Frozen(format!("provider {name:?} is frozen: {why}")),
-        ProviderStatus::Serving => CallsAllowed::Ready,
+/// The calls that a provider may be sent, with a reason that names it.
+pub(super) fn standing(provider: &dyn Provider) -> ProviderStatus {
+    match provider.info() {
+        None => ProviderStatus::Disconnected(not_introduced(provider.name())),
+        Some(_) => provider.status(Family::LoadBalancers).borrow().told_of(provider.name()),
     }
 }

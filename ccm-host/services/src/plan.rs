@@ -12,7 +12,7 @@ use super::{
     row::{Applied, Attempt, Difference, End, Goal, Row},
     service::{has_finalizer, is_load_balancer},
 };
-use ccm_cloud::{differ_in_backends_only, with_backends_of};
+use ccm_cloud::{ProviderStatus, differ_in_backends_only, with_backends_of};
 use ccm_kube::service::Service;
 
 /// Everything that a plan depends on.
@@ -20,8 +20,8 @@ use ccm_kube::service::Service;
 pub(super) struct View {
     pub(super) service: Arc<Service>,
     pub(super) owner: Owner,
-    /// The calls that the owner may be sent.
-    pub(super) standing: CallsAllowed,
+    /// The calls that the owner may be sent. The return of one that is away requeues the Service.
+    pub(super) standing: ProviderStatus,
     /// The balancer at the owner.
     pub(super) row: Option<Arc<Row>>,
     /// What has to happen first to balancers of this name.
@@ -51,16 +51,6 @@ pub(super) enum Owner {
     },
     /// Unknown until a provider reports. Holds what is missing.
     Undecided(String),
-}
-
-/// The calls that a provider may be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum CallsAllowed {
-    Ready,
-    /// Anything that does not destroy. Holds the reason.
-    Frozen(String),
-    /// Nothing. Holds the reason. The provider's return requeues the Service.
-    Away(String),
 }
 
 /// The other balancers of the Service's name.
@@ -190,16 +180,16 @@ fn clean_up(view: &View) -> Plan {
     match (&view.owner, &view.standing) {
         (Owner::Undecided(why), _) => Plan::Wait(Wait::new(Until::Provider, why)),
         (Owner::Others, _) if !service.is_deleting() => Plan::Leave,
-        (Owner::Others, CallsAllowed::Away(why) | CallsAllowed::Frozen(why)) => {
+        (Owner::Others, ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why)) => {
             Plan::Wait(Wait::new(Until::Provider, why))
         }
-        (Owner::Others, CallsAllowed::Ready) => Plan::AskOwner,
+        (Owner::Others, ProviderStatus::Serving) => Plan::AskOwner,
         (Owner::Ours(_) | Owner::Misnamed { .. }, _) => Plan::Search,
     }
 }
 
 fn bring_about(view: &View) -> Plan {
-    if let CallsAllowed::Away(why) = &view.standing {
+    if let ProviderStatus::Disconnected(why) = &view.standing {
         return Plan::Wait(Wait::new(Until::Provider, why));
     }
     let Some(wanted) = &view.wanted else {
@@ -246,7 +236,7 @@ fn may_be_at(provider: &str) -> Wait {
 
 /// Why the wanted state must not be asked for now.
 fn held(row: &Row, wanted: &Wanted, now: Instant) -> Option<Wait> {
-    let attempt = row.tried.of(Goal::Wanted)?;
+    let attempt = row.tried.get(&Goal::Wanted)?;
     let is_as_tried = attempt.digest == wanted.digest;
     // Only a change of the Service permits a new attempt at once; a change of nodes waits with it.
     if !is_as_tried && !differ_in_backends_only(&attempt.digest, &wanted.digest) {
@@ -278,7 +268,7 @@ fn held(row: &Row, wanted: &Wanted, now: Instant) -> Option<Wait> {
 /// out. `None` if there is nothing to keep up; an error says when to try again.
 fn upkeep(view: &View, row: &Row, wanted: &Wanted) -> Option<Result<Ask, Option<Instant>>> {
     let Applied { digest: applied, service, needs_ensure, doubt } = row.applied()?;
-    let is_under_way = row.tried.of(Goal::Wanted).is_some_and(|attempt| attempt.end == End::InProgress);
+    let is_under_way = row.tried.get(&Goal::Wanted).is_some_and(|attempt| attempt.end == End::InProgress);
     let same = || doubt.backends.then(|| applied.clone());
     let digest = with_backends_of(applied, &wanted.digest).or_else(same).filter(|_| !is_under_way)?;
     let verb = if *needs_ensure { Verb::Ensure } else { Verb::Update };
@@ -288,7 +278,7 @@ fn upkeep(view: &View, row: &Row, wanted: &Wanted) -> Option<Result<Ask, Option<
         // After a restart only the digest is known. An update replaces only the backends, so any version will do.
         None => &view.service,
     };
-    match row.tried.of(Goal::Upkeep) {
+    match row.tried.get(&Goal::Upkeep) {
         Some(Attempt { until: None, digest: tried, .. }) if *tried == digest => return Some(Err(None)),
         Some(Attempt { until: Some(until), .. }) if *until > view.now => return Some(Err(Some(*until))),
         _ => {}

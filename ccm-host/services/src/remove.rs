@@ -14,12 +14,11 @@ use super::{
     events::{DELETED, DELETING, delete_failed, not_deleted, not_synced, sync_failed, unwritten},
     fate::{Fate, Why, is_proven},
     observe::standing,
-    plan::CallsAllowed,
     row::{Attempt, End, Goal, Known, Row, RowKey, Status},
     run::rank,
     wall_micros,
 };
-use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};
+use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider, ProviderStatus};
 use ccm_kube::{events::Regarding, patch::WriteError, queue::Outcome, service::Service};
 use ccm_reconcile::{Rank, Report, Retry, pass_on};
 
@@ -58,13 +57,13 @@ impl Controller {
     async fn remove_at(&self, provider: &dyn Provider, row: &Arc<Row>, why: Why) -> Outcome {
         let key = RunKey::Balancer(row.at.clone());
         match standing(provider) {
-            CallsAllowed::Ready => {}
+            ProviderStatus::Serving => {}
             // Its return requeues everything.
-            CallsAllowed::Away(reason) => {
+            ProviderStatus::Disconnected(reason) => {
                 self.waits(row, why, Report::waiting("WaitsForProvider", reason, Retry::Wait));
                 return Outcome::Parked;
             }
-            CallsAllowed::Frozen(reason) => {
+            ProviderStatus::Frozen(reason) => {
                 let held = format!("the deletion is held back: {reason}");
                 let report =
                     if why.is_of_service() { sync_failed(held, Retry::Wait) } else { delete_failed(held) };
@@ -72,7 +71,7 @@ impl Controller {
                 return Outcome::Done;
             }
         }
-        let tried = row.tried.of(Goal::Gone);
+        let tried = row.tried.get(&Goal::Gone);
         if let Some(until) = tried.and_then(|attempt| attempt.until).filter(|until| *until > Instant::now()) {
             self.shell.slots.hold(&key);
             return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));

@@ -57,7 +57,8 @@ pub(super) struct Row {
     /// The Service as last seen; `None` if this process has never seen it.
     pub(super) last: Option<Arc<Service>>,
     pub(super) known: Known,
-    pub(super) tried: Tried,
+    /// The last attempts, which must not be repeated early.
+    pub(super) tried: BTreeMap<Goal, Attempt>,
     /// What answers and lists give the Service.
     pub(super) status: Status,
     /// A call is under way.
@@ -136,44 +137,13 @@ pub(super) enum Difference {
 }
 
 /// What a call is to achieve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Goal {
     /// As the Service says.
     Wanted,
     /// As it was last applied, but with the current nodes: what the Service says has to wait, or was refused.
     Upkeep,
     Gone,
-}
-
-/// The last attempts that must not be repeated early.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Tried {
-    pub(super) wanted: Option<Attempt>,
-    pub(super) upkeep: Option<Attempt>,
-    pub(super) gone: Option<Attempt>,
-}
-
-impl Tried {
-    pub(super) fn of(&self, goal: Goal) -> Option<&Attempt> {
-        match goal {
-            Goal::Wanted => self.wanted.as_ref(),
-            Goal::Upkeep => self.upkeep.as_ref(),
-            Goal::Gone => self.gone.as_ref(),
-        }
-    }
-
-    fn of_mut(&mut self, goal: Goal) -> &mut Option<Attempt> {
-        match goal {
-            Goal::Wanted => &mut self.wanted,
-            Goal::Upkeep => &mut self.upkeep,
-            Goal::Gone => &mut self.gone,
-        }
-    }
-
-    /// Whether an attempt may still have an effect, which a list does not show yet.
-    fn is_open(&self) -> bool {
-        [&self.wanted, &self.upkeep].into_iter().flatten().any(|attempt| attempt.end.is_open())
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,7 +245,7 @@ impl Row {
             key,
             last: None,
             known,
-            tried: Tried::default(),
+            tried: BTreeMap::new(),
             status: Status::default(),
             busy: false,
             goes: false,
@@ -348,23 +318,27 @@ impl Row {
 
     /// Whether work that goes on keeps its place among those of its provider: what may never end must not keep all.
     pub(super) fn keeps_place(&self, goal: Goal) -> bool {
-        self.tried.of(goal).is_some_and(|attempt| attempt.since.elapsed() < KEEPS_PLACE)
+        self.tried.get(&goal).is_some_and(|attempt| attempt.since.elapsed() < KEEPS_PLACE)
+    }
+
+    /// The last attempts to create or to change it.
+    fn changes_tried(&self) -> impl Iterator<Item = &Attempt> {
+        self.tried.iter().filter(|(goal, _)| **goal != Goal::Gone).map(|(_, attempt)| attempt)
     }
 
     /// The provider may still be removing it.
     pub(super) fn is_going(&self) -> bool {
-        self.tried.gone.as_ref().is_some_and(|attempt| attempt.end.is_open())
+        self.tried.get(&Goal::Gone).is_some_and(|attempt| attempt.end.is_open())
     }
 
     /// Another implementation serves the Service, as the provider answered.
     pub(super) fn is_elsewhere(&self) -> bool {
-        self.tried.wanted.as_ref().is_some_and(|attempt| attempt.end == End::Elsewhere)
+        self.tried.get(&Goal::Wanted).is_some_and(|attempt| attempt.end == End::Elsewhere)
     }
 
     /// The earliest moment at which an attempt may be repeated.
     pub(super) fn due(&self) -> Option<Instant> {
-        let tried = [&self.tried.wanted, &self.tried.upkeep];
-        tried.into_iter().flatten().filter_map(|attempt| attempt.until).min()
+        self.changes_tried().filter_map(|attempt| attempt.until).min()
     }
 
     /// The revision to send with a wanted state (`None` means deleted). It grows when the state differs from the last
@@ -412,9 +386,9 @@ impl Row {
         let service = Some(Arc::clone(service));
         self.known =
             Known::Applied(Applied { digest, service, needs_ensure: false, doubt: Doubt::default() });
-        self.tried.upkeep = None;
+        self.tried.remove(&Goal::Upkeep);
         if goal == Goal::Wanted {
-            self.tried = Tried::default();
+            self.tried.clear();
         }
     }
 
@@ -424,7 +398,7 @@ impl Row {
             applied.digest = digest;
             applied.doubt.backends = false;
         }
-        self.tried.upkeep = None;
+        self.tried.remove(&Goal::Upkeep);
     }
 
     /// The provider cannot give the balancer other nodes: only an Ensure of what is applied helps.
@@ -439,7 +413,7 @@ impl Row {
         if let Some(applied) = self.applied_mut() {
             applied.doubt.service = true;
         }
-        self.tried.wanted = None;
+        self.tried.remove(&Goal::Wanted);
     }
 
     /// A list, or a person, says that it may be in any state. Returns whether it was known to be as applied.
@@ -453,16 +427,16 @@ impl Row {
         let goes_on = |before: &&Attempt| {
             before.end == End::InProgress && attempt.end == End::InProgress && before.is_of(&attempt.digest)
         };
-        if let Some(before) = self.tried.of(goal).filter(goes_on) {
+        if let Some(before) = self.tried.get(&goal).filter(goes_on) {
             attempt.since = before.since;
         }
         if attempt.end == End::Elsewhere && goal != Goal::Gone {
             let made_as = self.made_as().map(str::to_owned);
             self.known = Known::Asked { made_as };
             self.status = Status::default();
-            self.tried.upkeep = None;
+            self.tried.remove(&Goal::Upkeep);
         }
-        *self.tried.of_mut(goal) = Some(attempt);
+        self.tried.insert(goal, attempt);
     }
 
     /// A removal begins: a half-removed balancer matches nothing that was applied, and its addresses are dead.
@@ -472,14 +446,14 @@ impl Row {
             self.known = Known::Asked { made_as };
         }
         self.status = Status::default();
-        self.tried.wanted = None;
-        self.tried.upkeep = None;
+        self.tried.remove(&Goal::Wanted);
+        self.tried.remove(&Goal::Upkeep);
     }
 
     /// Nothing is left in the cloud, and its addresses go from the Service.
     pub(super) fn is_gone(&mut self) {
         self.known = Known::Removed;
-        self.tried = Tried::default();
+        self.tried.clear();
         self.status = Status { ingress: Some(Vec::new()), ..Status::default() };
         self.node_sync = None;
         self.orphan = None;
@@ -514,13 +488,13 @@ impl Row {
 
     /// No attempt at what is wanted is to be repeated at a time of its own.
     fn waits_for_a_change(&self) -> bool {
-        self.tried.wanted.as_ref().is_none_or(|attempt| attempt.until.is_none())
+        self.tried.get(&Goal::Wanted).is_none_or(|attempt| attempt.until.is_none())
     }
 
     /// A list shows that it serves, with this digest. What an open attempt may still do, a list cannot tell.
     pub(super) fn is_listed_as(&mut self, digest: &str) -> bool {
-        let open = self.tried.is_open();
-        let of_backends = self.tried.wanted.as_ref().is_none_or(|attempt| attempt.of_backends);
+        let open = self.changes_tried().any(|attempt| attempt.end.is_open());
+        let of_backends = self.tried.get(&Goal::Wanted).is_none_or(|attempt| attempt.of_backends);
         match self.applied_mut() {
             Some(applied) if applied.digest == digest => {
                 if !open && !applied.doubt.of_person {
@@ -549,10 +523,9 @@ impl Row {
 
     /// What waits for a change gets a second chance. Returns whether anything did.
     pub(super) fn reconsider(&mut self) -> bool {
-        let Tried { wanted, upkeep, .. } = &mut self.tried;
-        let refused =
-            [wanted, upkeep].map(|attempt| attempt.take_if(|attempt| attempt.until.is_none()).is_some());
-        refused.contains(&true)
+        let before = self.tried.len();
+        self.tried.retain(|goal, attempt| *goal == Goal::Gone || attempt.until.is_some());
+        self.tried.len() < before
     }
 
     /// The record of the Service did not know the backends: they are those that all balancers of its provider had.

@@ -58,7 +58,7 @@ impl Controller {
             self.synced().await;
             let seen = self.look(key);
             let subject = self.subject(&seen);
-            if let Some(Subject { maker: Some(maker), view, .. }) = &subject {
+            if let (Some(Subject { view, .. }), Some(maker)) = (&subject, &seen.maker) {
                 let waited = self.kept(maker.as_ref()).await;
                 let now = self.shell.parts.services.get(key);
                 if waited || !now.is_some_and(|now| Arc::ptr_eq(&now, &view.service)) {
@@ -74,9 +74,9 @@ impl Controller {
                 return Outcome::Done;
             };
             let mut next = plan(&subject.view);
-            if let (Plan::Ask(ask @ Ask { verb: Verb::Ensure, .. }), Some(maker)) = (&next, &subject.maker) {
+            if let (Plan::Ask(ask @ Ask { verb: Verb::Ensure, .. }), Some(maker)) = (&next, &seen.maker) {
                 let row = subject.view.row.as_deref();
-                let rank = match rank(row.and_then(|row| row.tried.of(ask.goal)), &ask.digest) {
+                let rank = match rank(row.and_then(|row| row.tried.get(&ask.goal)), &ask.digest) {
                     // New Services and edits come first.
                     Rank::First if row.is_some_and(|row| row.may_be(&ask.digest)) => Rank::Retry,
                     rank => rank,
@@ -94,7 +94,7 @@ impl Controller {
                     next = plan(&subject.view);
                 }
             }
-            if let Break(outcome) = self.carry_out(next, &seen, &subject, &mut slot).await {
+            if let Break(outcome) = self.carry_out(next, &subject, &mut slot).await {
                 return outcome;
             }
         }
@@ -127,11 +127,11 @@ impl Controller {
     async fn carry_out(
         &self,
         plan: Plan,
-        seen: &Seen,
-        subject: &Subject,
+        subject: &Subject<'_>,
         slot: &mut Option<Slot<'_, RunKey>>,
     ) -> Step {
-        let service = &subject.view.service;
+        let Subject { seen, view, .. } = subject;
+        let service = &view.service;
         match plan {
             Plan::Ask(ask) => self.ask(subject, ask, slot).await,
             Plan::Rest => {
@@ -153,7 +153,7 @@ impl Controller {
                 self.rests(subject);
                 Break(Outcome::Done)
             }
-            Plan::Free { status } => self.free(seen, service, status).await,
+            Plan::Free { status } => self.free(subject, status).await,
             Plan::Search => {
                 let suspects = self.suspects(service, &seen.own);
                 for at in &suspects {
@@ -167,25 +167,25 @@ impl Controller {
                 if !suspects.is_empty() {
                     Continue(())
                 } else if providers.any(|one| serves_balancers(one.as_ref())) {
-                    self.free(seen, service, true).await
+                    self.free(subject, true).await
                 } else {
                     // Nobody can say that there is none.
                     let why = "no provider of this host serves load balancers";
-                    self.wait(seen, subject, Wait::new(Until::Provider, why)).await
+                    self.wait(subject, Wait::new(Until::Provider, why)).await
                 }
             }
             Plan::AskOwner => self.ask_owner(service).await,
-            Plan::Wait(wait) => self.wait(seen, subject, wait).await,
+            Plan::Wait(wait) => self.wait(subject, wait).await,
         }
     }
 
-    fn rests(&self, subject: &Subject) {
+    fn rests(&self, subject: &Subject<'_>) {
         if let Some(row) = &subject.view.row {
             self.rows.update(&row.at, |row| {
                 row.node_sync = None;
                 if !row.is_elsewhere() {
-                    row.tried.wanted = None;
-                    row.tried.upkeep = None;
+                    row.tried.remove(&Goal::Wanted);
+                    row.tried.remove(&Goal::Upkeep);
                     row.announced = None;
                 }
             });
@@ -200,7 +200,7 @@ impl Controller {
     }
 
     /// Publishes what is applied: a balancer that works is usable even while a change has to wait.
-    async fn wait(&self, seen: &Seen, subject: &Subject, Wait { until, why }: Wait) -> Step {
+    async fn wait(&self, subject: &Subject<'_>, Wait { until, why }: Wait) -> Step {
         let service = &subject.view.service;
         tracing::debug!(service = %service.key, why, ?until, "waits");
         let row = subject.view.row.as_deref();
@@ -218,7 +218,7 @@ impl Controller {
         let (report, outcome) = match until {
             Until::At(at) => {
                 if row
-                    .and_then(|row| row.tried.of(Goal::Wanted))
+                    .and_then(|row| row.tried.get(&Goal::Wanted))
                     .is_some_and(|one| one.end == End::InProgress)
                 {
                     self.shell.slots.hold(&key);
@@ -231,7 +231,7 @@ impl Controller {
             Until::Change => (waits("WaitsForChange", why), Outcome::Done),
             Until::Provider => (waits("WaitsForProvider", why), Outcome::Parked),
             Until::Slot => (waits("WaitsForTurn", why), Outcome::Parked),
-            Until::Removal => (self.of_former(seen, service, why), Outcome::Parked),
+            Until::Removal => (self.of_former(subject, why), Outcome::Parked),
         };
         match report {
             // The removal reports it at this Service.
@@ -242,8 +242,9 @@ impl Controller {
     }
 
     /// What to say of the removal of a former Service's balancer, which reports it at that one alone.
-    fn of_former(&self, seen: &Seen, service: &Service, why: String) -> Option<Report> {
-        let mut former = seen.to_remove().map(|(at, _)| at).filter(|at| *at.uid != *service.uid).peekable();
+    fn of_former(&self, Subject { seen, view, .. }: &Subject<'_>, why: String) -> Option<Report> {
+        let removed = seen.to_remove().map(|(at, _)| at);
+        let mut former = removed.filter(|at| *at.uid != *view.service.uid).peekable();
         former.peek()?;
         let mut reports = former.flat_map(|at| self.shell.reports.of(&RunKey::Balancer(at.clone())));
         Some(match reports.find(|one| one.standing == Standing::Blocked) {
@@ -253,7 +254,7 @@ impl Controller {
     }
 
     /// Writes what is to be published. The run is over if it was not written.
-    async fn write(&self, subject: &Subject) -> Step {
+    async fn write(&self, subject: &Subject<'_>) -> Step {
         let Subject { view, status, record, .. } = subject;
         if let Err(error) = self.set_finalizer(&view.service, true).await {
             return self.unwritten(&view.service, "finalizer", &error);
@@ -287,7 +288,8 @@ impl Controller {
     }
 
     /// Nothing is left in the cloud: clears the status, then removes the finalizer.
-    async fn free(&self, seen: &Seen, service: &Arc<Service>, addresses: bool) -> Step {
+    async fn free(&self, Subject { seen, view, .. }: &Subject<'_>, addresses: bool) -> Step {
+        let service = &view.service;
         // Without its last finalizer the Service is gone, and has no status.
         let is_gone = service.is_deleting() && service.finalizers.len() <= 1;
         let freed = async {
@@ -341,9 +343,9 @@ impl Controller {
     }
 
     /// Asks the owner to create the balancer, to change it, or to give it other nodes.
-    async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_, RunKey>>) -> Step {
-        let Subject { view, maker, backends, .. } = subject;
-        let (Some(provider), Some(backends)) = (maker.as_deref(), backends) else {
+    async fn ask(&self, subject: &Subject<'_>, ask: Ask, slot: &mut Option<Slot<'_, RunKey>>) -> Step {
+        let Subject { seen, view, backends, .. } = subject;
+        let (Some(provider), Some(backends)) = (seen.maker.as_deref(), backends) else {
             return Break(Outcome::Done);
         };
         let service = &view.service;
@@ -543,7 +545,7 @@ impl Controller {
     }
 
     /// Tells once of an Ensure that has succeeded, and whose outcome is written.
-    fn tell_ensured(&self, subject: &Subject, at: &RowKey) {
+    fn tell_ensured(&self, subject: &Subject<'_>, at: &RowKey) {
         let is_news = self.rows.update(at, |row| {
             let ensured = row.applied().map(|applied| applied.digest.clone());
             row.announced.take_if(|announced| Some(&**announced) == ensured.as_deref()).is_some()
@@ -584,7 +586,7 @@ impl Controller {
                     row.has_nodes(digest.clone());
                     row.node_sync = None;
                     if *goal == Goal::Wanted {
-                        row.tried.wanted = None;
+                        row.tried.remove(&Goal::Wanted);
                     }
                 });
                 self.kept_up(call);
@@ -613,8 +615,8 @@ impl Controller {
     }
 
     /// Warns of a balancer without nodes.
-    fn has_nodes(&self, subject: &Subject) -> bool {
-        let (Some(provider), Some(backends)) = (&subject.maker, &subject.backends) else { return true };
+    fn has_nodes(&self, subject: &Subject<'_>) -> bool {
+        let (Some(provider), Some(backends)) = (&subject.seen.maker, &subject.backends) else { return true };
         let has_some = !backends.nodes.is_empty();
         if !has_some {
             self.warn(&subject.view.service, no_nodes(&self.backends.left_out(provider.as_ref())));
@@ -704,7 +706,7 @@ impl Controller {
 
 /// One call to the owner.
 struct OwnerCall<'a> {
-    subject: &'a Subject,
+    subject: &'a Subject<'a>,
     ask: &'a Ask,
     provider: &'a dyn Provider,
     backends: &'a Arc<BackendSet>,

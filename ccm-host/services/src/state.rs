@@ -144,10 +144,8 @@ impl Controller {
     /// Why the provider cannot be asked.
     fn away(&self, provider: Option<&str>) -> Option<String> {
         let provider = self.shell.parts.providers.by_name(provider?)?;
-        match &*provider.status(Family::LoadBalancers).borrow() {
-            ProviderStatus::Disconnected(why) => {
-                Some(format!("provider {:?} cannot be asked: {why}", provider.name()))
-            }
+        match provider.status(Family::LoadBalancers).borrow().told_of(provider.name()) {
+            ProviderStatus::Disconnected(why) => Some(why),
             ProviderStatus::Frozen(_) | ProviderStatus::Serving => None,
         }
     }

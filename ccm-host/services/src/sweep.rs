@@ -21,7 +21,7 @@ use super::{
     Controller, RunKey,
     fate::is_among,
     observe::{Listing, serves_balancers},
-    row::{Attempt, Orphan, Row, RowKey},
+    row::{Goal, Orphan, Row, RowKey},
     service::{is_load_balancer, is_of_interest},
 };
 use ccm_base::metric::{gauge, of_provider};
@@ -312,15 +312,18 @@ impl Controller {
     /// backoff: it may be the reason why the provider goes away. A new process is asked again about what its former version
     /// refused.
     fn release(&self, provider: &str, is_new: bool) {
-        let at_once = |attempt: &mut Option<Attempt>, retries| {
-            attempt.take_if(|one| retries == 1 && one.until.is_some());
-        };
         self.rows.for_each(|row| {
             if *row.at.provider != *provider {
                 return;
             }
-            at_once(&mut row.tried.wanted, self.shell.queue.retries(&RunKey::Service(row.key.clone())));
-            at_once(&mut row.tried.gone, self.shell.queue.retries(&RunKey::Balancer(row.at.clone())));
+            row.tried.retain(|goal, attempt| {
+                let key = match goal {
+                    Goal::Wanted => RunKey::Service(row.key.clone()),
+                    Goal::Gone => RunKey::Balancer(row.at.clone()),
+                    Goal::Upkeep => return true,
+                };
+                attempt.until.is_none() || self.shell.queue.retries(&key) != 1
+            });
             if is_new {
                 row.reconsider();
             }
@@ -382,7 +385,7 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
                 }
                 Some(digest) if whole => {
                     let is_news = row.is_listed_as(digest);
-                    if row.tried.gone.is_some() {
+                    if row.tried.contains_key(&Goal::Gone) {
                         // A removal that began leaves nothing whole, whatever the cloud still shows.
                         row.is_to_be_settled();
                     }

@@ -11,7 +11,7 @@
 //! | one of a provider's own that it no longer has | – | removed if it has our value |
 //! | the beta name of type, zone, region | as the GA name | as the GA name, which leads; a GA name that is missing is filled from it |
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_base::label::{REGION, ZONE};
 use ccm_cloud::{Instance, is_reserved_label};
@@ -227,20 +227,12 @@ impl OwnedLabels {
 
     /// The annotation's value; `None` if there is nothing to record.
     fn text(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.to_string())
-    }
-}
-
-impl fmt::Display for OwnedLabels {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (key, value)) in self.0.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            match value {
-                Some(value) => write!(out, "{comma}{key}={value}")?,
-                None => write!(out, "{comma}!{key}")?,
-            }
-        }
-        Ok(())
+        let entry = |(key, value): (&String, &Option<String>)| match value {
+            Some(value) => format!("{key}={value}"),
+            None => format!("!{key}"),
+        };
+        let entries: Vec<_> = self.0.iter().map(entry).collect();
+        (!entries.is_empty()).then(|| entries.join(","))
     }
 }
 

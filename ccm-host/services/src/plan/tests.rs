@@ -28,7 +28,7 @@ fn given(service: Service) -> Scene {
     Scene(View {
         service: Arc::new(service),
         owner: Owner::Ours("cloud".to_owned()),
-        standing: CallsAllowed::Ready,
+        standing: ProviderStatus::Serving,
         row: None,
         others: Others::None,
         wanted: Some(Wanted { digest: digest("s2", "n2"), refusal: None }),
@@ -53,7 +53,7 @@ impl Scene {
         self
     }
 
-    fn provider(mut self, standing: CallsAllowed) -> Self {
+    fn provider(mut self, standing: ProviderStatus) -> Self {
         self.0.standing = standing;
         self
     }
@@ -94,20 +94,20 @@ impl Scene {
 
     fn tried(self, service: &str, nodes: &str, wait: Option<u64>) -> Self {
         let attempt = self.attempt(digest(service, nodes), wait, End::Failed);
-        self.row(|row| row.tried.wanted = Some(attempt))
+        self.row(|row| _ = row.tried.insert(Goal::Wanted, attempt))
     }
 
     fn ended(self, end: End) -> Self {
-        self.row(|row| row.tried.wanted.as_mut().expect("an attempt").end = end)
+        self.row(|row| row.tried.get_mut(&Goal::Wanted).expect("an attempt").end = end)
     }
 
     fn of_backends(self) -> Self {
-        self.row(|row| row.tried.wanted.as_mut().expect("an attempt").of_backends = true)
+        self.row(|row| row.tried.get_mut(&Goal::Wanted).expect("an attempt").of_backends = true)
     }
 
     fn kept_up(self, wait: Option<u64>) -> Self {
         let attempt = self.attempt(digest("s1", "n2"), wait, End::Failed);
-        self.row(|row| row.tried.upkeep = Some(attempt))
+        self.row(|row| _ = row.tried.insert(Goal::Upkeep, attempt))
     }
 
     fn rebuilt(self, known: bool) -> Self {
@@ -170,12 +170,12 @@ fn check(rows: impl IntoIterator<Item = (&'static str, Scene, &'static str)>) {
     }
 }
 
-fn away() -> CallsAllowed {
-    CallsAllowed::Away("away".to_owned())
+fn away() -> ProviderStatus {
+    ProviderStatus::Disconnected("away".to_owned())
 }
 
-fn frozen() -> CallsAllowed {
-    CallsAllowed::Frozen("frozen".to_owned())
+fn frozen() -> ProviderStatus {
+    ProviderStatus::Frozen("frozen".to_owned())
 }
 
 #[test]
