@@ -131,7 +131,8 @@ struct Domain {
 
 /// The state kept for the nodes of a domain from pass to pass.
 #[derive(Debug)]
-struct DomainMemory {
+struct DomainMemory<'a> {
+    domain: &'a Domain,
     guard: Guard,
     denials: Denials,
     leases: Leases,
@@ -240,6 +241,7 @@ impl Controller {
             window: settings.node_deletion_window,
         };
         let mut memory = DomainMemory {
+            domain,
             guard: Guard::new(rules(settings.node_deletion_grace, settings.node_deletion_confirmations)),
             denials: Denials::default(),
             leases: Leases::default(),
@@ -254,13 +256,14 @@ impl Controller {
         };
         loop {
             let begun = Instant::now();
-            Box::pin(self.pass(domain, &mut memory)).await;
+            Box::pin(self.pass(&mut memory)).await;
             self.metrics.passes.observe(begun.elapsed().as_secs_f64());
             self.due(domain, &mut changes).await;
         }
     }
 
-    async fn pass(&self, domain: &Domain, memory: &mut DomainMemory) {
+    async fn pass(&self, memory: &mut DomainMemory<'_>) {
+        let domain = memory.domain;
         let grace = self.parts.settings.lifecycle.node_deletion_grace;
         self.joined.lock().retain(|_, joined| joined.elapsed() < grace);
         let mut flock = Flock::of(&self.parts, domain);
@@ -271,25 +274,26 @@ impl Controller {
         if let Some(why) = distrusted {
             // No rule holds anything back while the provider is not asked.
             self.metrics.passed(&domain.name, &memory.guard, 0, &HashMap::new());
-            return self.distrust(domain, memory, &why);
+            return self.distrust(memory, &why);
         }
-        let Some(seen) = self.look(memory, &flock, domain, &mut health).await else {
+        let Some(seen) = self.look(memory, &flock, &mut health).await else {
             let why = "the provider's health changed during the checks, or a Lease could not be read";
-            return self.distrust(domain, memory, why);
+            return self.distrust(memory, why);
         };
-        self.give_up(domain, memory, flock.all.len(), &seen).await;
+        self.give_up(memory, flock.all.len(), &seen).await;
         memory.failures.only(&seen.absent);
         if !seen.absent.is_empty()
-            && let Err(error) = self.recall(domain, memory).await
+            && let Err(error) = self.recall(memory).await
         {
             self.none_deleted(domain, seen.absent_nodes(), &mut memory.failures, &error);
-            return self.note_distrust(domain, memory, &format!("{error:#}"));
+            return self.note_distrust(memory, &format!("{error:#}"));
         }
-        self.conclude(domain, memory, &flock, &seen).await;
+        self.conclude(memory, &flock, &seen).await;
     }
 
     /// Deletes what the guard allows, and shows what is held back.
-    async fn conclude(&self, domain: &Domain, memory: &mut DomainMemory, flock: &Flock, seen: &SeenNodes) {
+    async fn conclude(&self, memory: &mut DomainMemory<'_>, flock: &Flock, seen: &SeenNodes) {
+        let domain = memory.domain;
         let was_contradicted = memory.guard.is_contradicted();
         let (now, total) = (Instant::now(), flock.all.len());
         let mut ruling = memory.guard.rule(now, total, &seen.absent, &seen.control);
@@ -302,12 +306,12 @@ impl Controller {
         let unknown = || seen.uncertain.iter().filter(|node| !absent.contains(&*node.uid));
         ruling.held_back.extend(unknown().filter_map(|node| Some((node.uid.clone(), held_by(node)?))));
         let doubted = !seen.control.unsettled.is_empty();
-        let to_go = self.only_silent(domain, memory, to_go, doubted, &mut ruling.held_back).await;
-        let to_go = self.record(domain, memory, to_go).await;
-        self.delete_all(domain, &flock.providers, to_go, memory).await;
+        let to_go = self.only_silent(memory, to_go, doubted, &mut ruling.held_back).await;
+        let to_go = self.record(memory, to_go).await;
+        self.delete_all(&flock.providers, to_go, memory).await;
 
         self.metrics.passed(&domain.name, &memory.guard, seen.absent.len(), &ruling.held_back);
-        self.note_pass(domain, memory, total, seen, &ruling.held_back);
+        self.note_pass(memory, total, seen, &ruling.held_back);
         let held = |node: &Arc<Node>| {
             let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
             Some((Arc::clone(node), rule))

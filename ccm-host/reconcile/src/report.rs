@@ -7,7 +7,6 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt::{self, Debug},
-    sync::Arc,
     time::Duration,
 };
 
@@ -124,10 +123,8 @@ pub fn report_counts(registry: &mut Registry) -> ReportCounts {
     )
 }
 
-/// The reports of a controller, by key. Cheap to clone; all clones are the same. Only keys with reports take memory.
-pub struct Reports<K: Key>(Arc<Inner<K>>);
-
-struct Inner<K: Key> {
+/// The reports of a controller, by key. Only keys with reports take memory.
+pub struct Reports<K: Key> {
     controller: &'static str,
     recorder: Recorder,
     queue: Arc<WorkQueue<K>>,
@@ -149,15 +146,9 @@ struct Entry {
     at: Timestamp,
 }
 
-impl<K: Key> Clone for Reports<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
 impl<K: Key> Debug for Reports<K> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.0.entries.lock();
+        let entries = self.entries.lock();
         out.debug_struct("Reports").field("by_key", &entries.by_key).finish_non_exhaustive()
     }
 }
@@ -171,7 +162,7 @@ impl<K: Key> Reports<K> {
         counts: ReportCounts,
     ) -> Self {
         let entries = Mutex::new(Entries { by_key: HashMap::new(), by_object: HashMap::new() });
-        Self(Arc::new(Inner { controller, recorder, queue, counts, entries }))
+        Self { controller, recorder, queue, counts, entries }
     }
 
     /// All that is to be said about the key now. What was not said before is logged, and recorded as an Event on the object
@@ -179,13 +170,13 @@ impl<K: Key> Reports<K> {
     /// pass: the soonest retry.
     pub fn set(&self, key: &K, about: Option<Regarding>, mut reports: Vec<Report>) -> Outcome {
         let outcome = outcome(&reports);
-        if self.0.queue.failing_for(key) < REPLACEMENT {
+        if self.queue.failing_for(key) < REPLACEMENT {
             let passing = reports.iter_mut().filter(|report| report.may_pass);
             passing.for_each(|report| (report.standing, report.event) = (Standing::Waiting, None));
         }
         let news = self.replace(key, about.clone(), reports);
         for report in news {
-            let (controller, message) = (self.0.controller, report.words());
+            let (controller, message) = (self.controller, report.words());
             let Report { standing, reason, event, .. } = report;
             match standing {
                 Standing::Blocked => tracing::warn!(controller, %key, reason, message, "blocked"),
@@ -195,7 +186,7 @@ impl<K: Key> Reports<K> {
                 }
             }
             if let (Some(about), Some((type_, event))) = (&about, event) {
-                self.0.recorder.record(about, type_, event, message);
+                self.recorder.record(about, type_, event, message);
             }
         }
         outcome
@@ -208,12 +199,12 @@ impl<K: Key> Reports<K> {
 
     /// What is said about the key.
     pub fn of(&self, key: &K) -> Vec<Report> {
-        self.0.entries.lock().by_key.get(key).map(|entry| entry.reports.clone()).unwrap_or_default()
+        self.entries.lock().by_key.get(key).map(|entry| entry.reports.clone()).unwrap_or_default()
     }
 
     /// What is said about the object with this uid, for `/state`.
     pub fn about(&self, uid: &str) -> Vec<Explanation> {
-        let entries = self.0.entries.lock();
+        let entries = self.entries.lock();
         let keys = entries.by_object.get(uid).into_iter().flatten();
         let all = keys.filter_map(|key| Some((key, entries.by_key.get(key)?)));
         all.flat_map(|(key, entry)| {
@@ -224,7 +215,7 @@ impl<K: Key> Reports<K> {
 
     /// All reports, for `/state`, by key.
     pub fn all(&self) -> Vec<ccm_state::Report> {
-        let entries = self.0.entries.lock();
+        let entries = self.entries.lock();
         let sorted: BTreeMap<_, _> = entries.by_key.iter().collect();
         let of_entry = |(key, entry): (&K, &Entry)| {
             let about = entry.about.as_ref();
@@ -248,20 +239,20 @@ impl<K: Key> Reports<K> {
             Retry::Backoff | Retry::After(_) => "the host looks again by itself, and when it changes",
         };
         Explanation {
-            from: self.0.controller.to_owned(),
+            from: self.controller.to_owned(),
             standing: report.standing,
             reason: report.reason.to_owned(),
             why: report.words(),
             next: next.to_owned(),
-            retries: self.0.queue.retries(key),
+            retries: self.queue.retries(key),
             last_attempt: Some(at),
-            next_attempt: self.0.queue.due(key).map(clock::at),
+            next_attempt: self.queue.due(key).map(clock::at),
         }
     }
 
     /// Replaces the reports, and returns those that are new.
     fn replace(&self, key: &K, about: Option<Regarding>, reports: Vec<Report>) -> Vec<Report> {
-        let mut entries = self.0.entries.lock();
+        let mut entries = self.entries.lock();
         let before = entries.take(key);
         before.reports.iter().for_each(|report| self.count(report, -1));
         reports.iter().for_each(|report| self.count(report, 1));
@@ -279,8 +270,8 @@ impl<K: Key> Reports<K> {
             Standing::Waiting => "Waiting",
             Standing::Blocked => "Blocked",
         };
-        let labels = [("controller", self.0.controller), ("standing", standing), ("reason", report.reason)];
-        self.0.counts.get_or_create(&labels).inc_by(more);
+        let labels = [("controller", self.controller), ("standing", standing), ("reason", report.reason)];
+        self.counts.get_or_create(&labels).inc_by(more);
     }
 }
 
@@ -408,7 +399,7 @@ mod tests {
         let scene = scene();
         let ending = error(method::ENSURE_ROUTE, Some(ErrorReason::ShuttingDown));
         let failed = || vec![Report::failed("ProviderFailed", "ending", &ending).warning("Bad")];
-        let queue = &scene.reports.0.queue;
+        let queue = &scene.reports.queue;
         queue.add_rate_limited("a".to_owned());
         scene.set("1", failed());
         tokio::time::advance(REPLACEMENT / 2).await;

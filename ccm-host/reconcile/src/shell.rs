@@ -68,7 +68,7 @@ pub struct Shell<K: Key> {
     pub parts: Parts,
     pub recorder: Recorder,
     pub queue: Arc<WorkQueue<K>>,
-    pub reports: Reports<K>,
+    pub reports: Arc<Reports<K>>,
     /// Places for calls of the providers.
     pub slots: Slots<K>,
     /// One permit for each object being read or written: the others must not stand before all other requests of the host.
@@ -107,7 +107,7 @@ impl<K: Key> Shell<K> {
     /// The shell of this controller, whose reports people see from now on.
     pub fn of<C: Reconciler<Key = K>>(parts: Parts) -> Self {
         let shell = Self::silent::<C>(parts);
-        shell.parts.views.explains(Arc::new(shell.reports.clone()));
+        shell.parts.views.explains(Arc::<Reports<K>>::clone(&shell.reports));
         shell
     }
 
@@ -115,7 +115,8 @@ impl<K: Key> Shell<K> {
     pub fn silent<C: Reconciler<Key = K>>(parts: Parts) -> Self {
         let recorder = parts.events.recorder(C::COMPONENT);
         let queue = WorkQueue::new(C::QUEUE, C::BACKOFF, &parts.metrics.queue);
-        let reports = Reports::new(C::NAME, recorder.clone(), queue.clone(), parts.reports.clone());
+        let counts = parts.reports.clone();
+        let reports = Arc::new(Reports::new(C::NAME, recorder.clone(), queue.clone(), counts));
         let requests = Semaphore::new(parts.settings.nodes.concurrent_node_syncs);
         Self { slots: Slots::new(queue.clone()), parts, recorder, queue, reports, requests }
     }

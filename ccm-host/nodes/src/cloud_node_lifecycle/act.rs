@@ -115,10 +115,9 @@ impl Controller {
     /// Deletes nodes, after one more live check of each. One whose deletion is refused keeps no place from the others.
     pub(super) async fn delete_all(
         &self,
-        domain: &Domain,
         providers: &[Arc<dyn Provider>],
         nodes: Vec<Arc<Node>>,
-        DomainMemory { guard, failures, .. }: &mut DomainMemory,
+        DomainMemory { domain, guard, failures, .. }: &mut DomainMemory<'_>,
     ) {
         let now = Instant::now();
         let (due, wait): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| failures.may_try(node, now));
@@ -211,8 +210,7 @@ impl Controller {
     /// nodes are denied as well whose Leases are yet to tell, so that only the nodes' own Leases are believed.
     pub(super) async fn only_silent(
         &self,
-        domain: &Domain,
-        memory: &mut DomainMemory,
+        memory: &mut DomainMemory<'_>,
         nodes: Vec<Arc<Node>>,
         doubted: bool,
         held_back: &mut HashMap<String, Rule>,
@@ -234,7 +232,7 @@ impl Controller {
                 }
                 Err(error) => {
                     memory.guard.revoke(uid, None);
-                    self.none_deleted(domain, [&node], &mut memory.failures, &error);
+                    self.none_deleted(memory.domain, [&node], &mut memory.failures, &error);
                 }
             }
         }
@@ -355,11 +353,11 @@ impl Clock {
 
 impl Controller {
     /// Loads what was allowed before into the guard, unless that was done already.
-    pub(super) async fn recall(&self, domain: &Domain, memory: &mut DomainMemory) -> anyhow::Result<()> {
+    pub(super) async fn recall(&self, memory: &mut DomainMemory<'_>) -> anyhow::Result<()> {
         if memory.ledger.is_some() {
             return Ok(());
         }
-        let at = key(domain);
+        let at = key(memory.domain);
         let record =
             self.parts.writer.read_record(&at).await.with_context(|| format!("{at} cannot be read"))?;
         let Some(grants) = parse(&record.text, Clock::now()) else {
@@ -373,11 +371,10 @@ impl Controller {
     /// Records what the guard allowed; returns the nodes that may be deleted now.
     pub(super) async fn record(
         &self,
-        domain: &Domain,
-        memory: &mut DomainMemory,
+        memory: &mut DomainMemory<'_>,
         to_go: Vec<Arc<Node>>,
     ) -> Vec<Arc<Node>> {
-        let (at, grants) = (key(domain), memory.guard.grants().clone());
+        let (at, grants) = (key(memory.domain), memory.guard.grants().clone());
         // A node without a grant needs no entry.
         let known = |node: &&Arc<Node>| {
             let stands = |ledger: &DeletionLedger| ledger.grants.has(&node.uid);
@@ -401,7 +398,7 @@ impl Controller {
                 unknown.iter().for_each(|node| memory.guard.revoke(&node.uid, None));
                 if !error.is_stale() && !matches!(error, WriteError::NotLeading) {
                     let error = anyhow::Error::from(error).context(format!("{at} cannot be written"));
-                    self.none_deleted(domain, &unknown, &mut memory.failures, &error);
+                    self.none_deleted(memory.domain, &unknown, &mut memory.failures, &error);
                 }
                 known
             }

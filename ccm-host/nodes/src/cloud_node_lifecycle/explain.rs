@@ -12,7 +12,7 @@ use ccm_state::{AbsentNode, Explanation, Guard, Standing};
 use jiff::Timestamp;
 
 use super::{
-    COMPONENT, Controller, Domain, DomainMemory, OWNERLESS,
+    COMPONENT, Controller, DomainMemory, OWNERLESS,
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
     domain, held_back,
     observe::SeenNodes,
@@ -29,25 +29,24 @@ use ccm_reconcile::{
 
 impl Controller {
     /// Discards what the provider said, and notes why.
-    pub(super) fn distrust(&self, domain: &Domain, memory: &mut DomainMemory, why: &str) {
+    pub(super) fn distrust(&self, memory: &mut DomainMemory<'_>, why: &str) {
         memory.guard.distrust();
         memory.stops.distrust();
-        self.note_distrust(domain, memory, why);
+        self.note_distrust(memory, why);
     }
 
     /// Notes why nothing is deleted.
-    pub(super) fn note_distrust(&self, domain: &Domain, memory: &DomainMemory, why: &str) {
+    pub(super) fn note_distrust(&self, memory: &DomainMemory<'_>, why: &str) {
         let mut passes = self.passes.lock();
-        let nodes = passes.get(&domain.name).map_or(0, |before| before.nodes);
-        let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(domain, memory) };
-        passes.insert(domain.name.clone(), guard);
+        let nodes = passes.get(&memory.domain.name).map_or(0, |before| before.nodes);
+        let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(memory) };
+        passes.insert(memory.domain.name.clone(), guard);
     }
 
     /// Notes the ruling of a pass.
     pub(super) fn note_pass(
         &self,
-        domain: &Domain,
-        memory: &DomainMemory,
+        memory: &DomainMemory<'_>,
         nodes: usize,
         seen: &SeenNodes,
         held: &HashMap<String, Rule>,
@@ -69,15 +68,15 @@ impl Controller {
         };
         let mut absent: Vec<_> = seen.absent_nodes().chain(&seen.nameless).map(absent).collect();
         absent.sort_by(|one, other| one.name.cmp(&other.name));
-        let guard = Guard { nodes, uncertain: seen.uncertain.len(), absent, ..concluded(domain, memory) };
-        self.passes.lock().insert(domain.name.clone(), guard);
+        let guard = Guard { nodes, uncertain: seen.uncertain.len(), absent, ..concluded(memory) };
+        self.passes.lock().insert(memory.domain.name.clone(), guard);
     }
 }
 
 /// A pass that ends now, without its findings.
-fn concluded(domain: &Domain, memory: &DomainMemory) -> Guard {
+fn concluded(memory: &DomainMemory<'_>) -> Guard {
     Guard {
-        provider: domain.name.clone(),
+        provider: memory.domain.name.clone(),
         last_pass: clock::now(),
         distrust: None,
         contradicted: memory.guard.is_contradicted(),

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Controller, Domain, DomainMemory, Flock,
+    Controller, DomainMemory, Flock,
     act::each,
     decide::{Evidence, Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
     witnesses::{Control, Life, by_zone, sample},
@@ -69,9 +69,8 @@ impl Controller {
     /// something that it wants to know, or a Lease could not be read.
     pub(super) async fn look(
         &self,
-        memory: &mut DomainMemory,
+        memory: &mut DomainMemory<'_>,
         flock: &Flock,
-        domain: &Domain,
         health: &mut [watch::Receiver<ProviderStatus>],
     ) -> Option<SeenNodes> {
         let mut seen = SeenNodes::default();
@@ -108,7 +107,7 @@ impl Controller {
                     seen.control.stale = memory.denials.stale(&flock.ready);
                 }
                 Err(error) => {
-                    self.none_deleted(domain, seen.absent_nodes(), &mut memory.failures, &error);
+                    self.none_deleted(memory.domain, seen.absent_nodes(), &mut memory.failures, &error);
                     return None;
                 }
             }
@@ -124,7 +123,7 @@ impl Controller {
     /// denies.
     async fn weigh(
         &self,
-        memory: &mut DomainMemory,
+        memory: &mut DomainMemory<'_>,
         presences: Vec<(Arc<Node>, Presence)>,
     ) -> anyhow::Result<Control> {
         let mut control = Control { asked: !presences.is_empty(), ..Control::default() };

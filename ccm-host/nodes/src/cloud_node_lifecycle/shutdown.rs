@@ -53,13 +53,8 @@ impl Stops {
 
 impl Controller {
     /// Gives up the nodes that have been stopped for long enough, as far as the guard allows.
-    pub(super) async fn give_up(
-        &self,
-        domain: &Domain,
-        memory: &mut DomainMemory,
-        total: usize,
-        seen: &SeenNodes,
-    ) {
+    pub(super) async fn give_up(&self, memory: &mut DomainMemory<'_>, total: usize, seen: &SeenNodes) {
+        let domain = memory.domain;
         self.metrics.stopped(&domain.name, seen.stopped.len());
         let Some(wanted) = self.parts.settings.lifecycle.node_shutdown_policy.taint() else {
             return self.metrics.given_up_blocked(&domain.name, &HashMap::new());

@@ -302,6 +302,32 @@ async fn what_a_provider_wants_to_know_is_known_before_routes_are_made() {
     scene.stop().await;
 }
 
+/// N5: what is removed first may take long, and another process may have taken the provider's place meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_a_new_process_wants_to_know_is_known_before_a_route_is_made() {
+    let fake = FakeProvider::new("fake");
+    fake.set_route(blackhole("a", "10.120.0.0/24", "n1"));
+    fake.set_route(route("b", "10.120.0.0/24", "gone"));
+    fake.set_latency(method::DELETE_ROUTE, Duration::from_secs(60));
+    let label = "example.com/network";
+    let scene = Scene::with([n1().with_label(label, "blue")], Arc::clone(&fake), vec![]).await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(scene.calls(), ["delete b", "list"]);
+    fake.change_info(|info| info.keep_of_nodes.labels = KeySet::keys([label]));
+    let (wanted, nodes) = (fake.info().unwrap().keep_of_nodes.clone(), scene.parts.nodes.clone());
+    assert!(!nodes.holds(&wanted));
+    let known = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&known);
+    fake.witness(move |call| {
+        if matches!(call, Call::EnsureRoute { .. }) {
+            noted.lock().push(nodes.holds(&wanted));
+        }
+    });
+    sleep(PERIOD).await;
+    assert_eq!((scene.routes(), &*known.lock()), (vec!["10.120.0.0/24 n1".to_owned()], &vec![true]));
+    scene.stop().await;
+}
+
 /// A freeze of one family of calls holds back only what that family destroys.
 #[tokio::test(start_paused = true)]
 async fn broken_load_balancers_keep_no_route() {
