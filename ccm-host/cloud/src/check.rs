@@ -4,8 +4,6 @@
 //! unknown enum number is read as zero, the safe branch.
 
 mod balancer;
-#[cfg(any(test, feature = "testing"))]
-pub(super) mod believed;
 mod effects;
 pub(super) mod instance;
 pub(super) mod label;

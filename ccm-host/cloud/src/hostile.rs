@@ -11,7 +11,9 @@
     reason = "only tests run it"
 )]
 
+pub(crate) mod believed;
 mod flood;
+pub mod fuzz;
 mod grammar;
 pub(crate) mod honest;
 

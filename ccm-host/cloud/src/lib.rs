@@ -23,8 +23,6 @@ mod error;
 pub mod fake;
 mod findings;
 #[cfg(any(test, feature = "testing"))]
-pub mod fuzz;
-#[cfg(any(test, feature = "testing"))]
 pub mod hostile;
 mod instances;
 mod inventory;
@@ -50,6 +48,8 @@ pub use digest::{
     service_part, with_backends_of,
 };
 pub use error::{CloudError, ErrorReason};
+#[cfg(any(test, feature = "testing"))]
+pub use hostile::fuzz;
 pub use inventory::Question;
 pub use metrics::CloudMetrics;
 pub use provider::{

@@ -53,8 +53,8 @@ pub struct ProviderFlags {
     cloud_provider: String,
 }
 
-#[derive(Clone, Debug)]
-struct Uids(Vec<u32>);
+/// One value for clap, which takes a `Vec` for a flag that is given several times.
+type Uids = Vec<u32>;
 
 /// A provider and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl ProviderFlags {
         }
         self.check_cloud_provider(mistakes);
         for provider in &mut providers {
-            provider.allowed_uids.clone_from(&self.allowed_peer_uids.0);
+            provider.allowed_uids.clone_from(&self.allowed_peer_uids);
         }
         complete.then_some(providers)
     }
@@ -238,7 +238,7 @@ fn uids(list: &str) -> Result<Uids, Wrong> {
             |_| Wrong::new(format!("{text:?} is not a user id"), "give numbers, for example 1000,65532");
         text.trim().parse().map_err(wrong)
     };
-    list.split(',').filter(|_| !list.is_empty()).map(uid).collect::<Result<_, _>>().map(Uids)
+    list.split(',').filter(|_| !list.is_empty()).map(uid).collect()
 }
 
 fn is_name(text: &str) -> bool {

@@ -65,7 +65,7 @@ impl Controller {
     /// `None` if the settings turn it off, which it logs.
     fn new(parts: Parts, registry: &mut Registry) -> Option<Arc<Self>> {
         let shell = Shell::of::<Self>(parts);
-        let Some(secret) = shell.parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
+        let Some(secret) = shell.parts.settings.ssh_keys.ssh_keys_secret.clone() else {
             tracing::warn!(
                 controller = Self::NAME,
                 "not started: --ssh-keys-secret is empty; give the NAMESPACE/NAME of the Secret with the keys"

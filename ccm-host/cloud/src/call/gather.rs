@@ -80,10 +80,8 @@ const UNANSWERED: &str = "the provider's response does not contain this item exa
 const PANICKED: &str = "the task that made the call panicked: a bug of the host";
 
 /// Gathers questions into calls.
-pub(crate) struct Batcher<B: Batched>(Arc<Inner<B>>);
-
-struct Inner<B: Batched> {
-    batched: B,
+pub(crate) struct Batcher<B: Batched> {
+    pub(super) batched: B,
     state: Mutex<State<B>>,
 }
 
@@ -117,7 +115,7 @@ struct Departure<B: Batched> {
 
 /// Collects the answers of one call.
 pub(crate) struct Landing<'a, B: Batched> {
-    inner: &'a Inner<B>,
+    batcher: &'a Batcher<B>,
     departure: &'a Departure<B>,
 }
 
@@ -131,7 +129,7 @@ impl<B: Batched> Landing<'_, B> {
     pub(crate) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
         for (key, answer) in answers {
             let Some(item) = self.departure.items.get(&key) else { continue };
-            self.inner.state.lock().land_one(self.departure.call, &key);
+            self.batcher.state.lock().land_one(self.departure.call, &key);
             item.answer.send_if_modified(|slot| {
                 let is_first = slot.is_none();
                 if is_first {
@@ -150,37 +148,32 @@ impl<B: Batched> Debug for Batcher<B> {
 }
 
 impl<B: Batched> Batcher<B> {
-    pub(crate) fn new(batched: B) -> Self {
+    pub(crate) fn new(batched: B) -> Arc<Self> {
         let state = State { lanes: HashMap::new(), flying: HashMap::new(), calls: 0 };
-        Self(Arc::new(Inner { batched, state: Mutex::new(state) }))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn assert_idle(&self) {
-        let state = self.0.state.lock();
-        assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
-    }
-
-    pub(crate) fn batched(&self) -> &B {
-        &self.0.batched
+        Arc::new(Self { batched, state: Mutex::new(state) })
     }
 
     /// Asks one question and waits for its answer.
-    pub(crate) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        lane: B::Lane,
+        key: B::Key,
+        question: B::Question,
+    ) -> B::Answer {
         let mut answer = self.enqueue(lane, key, question);
         let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        arrived.unwrap_or_else(|| self.0.batched.lost(PANICKED))
+        arrived.unwrap_or_else(|| self.batched.lost(PANICKED))
     }
 
     fn enqueue(
-        &self,
+        self: &Arc<Self>,
         lane: B::Lane,
         key: B::Key,
         question: B::Question,
     ) -> watch::Receiver<Option<B::Answer>> {
         let now = Instant::now();
-        let batched = &self.0.batched;
-        let mut state = self.0.state.lock();
+        let batched = &self.batched;
+        let mut state = self.state.lock();
         if let Some(shared) = state.share(batched, &lane, &key, &question, now) {
             return shared;
         }
@@ -193,7 +186,7 @@ impl<B: Batched> Batcher<B> {
         if !std::mem::replace(&mut entry.driven, true) {
             let full = Arc::clone(&entry.full);
             drop(state);
-            tokio::spawn(keep_driving(Arc::clone(&self.0), lane, full));
+            tokio::spawn(keep_driving(Arc::clone(self), lane, full));
         }
         receiver
     }
@@ -244,18 +237,18 @@ impl<B: Batched> State<B> {
 }
 
 /// A panic is a bug of the host: callers waiting in the lane get an error, and the next question restarts the lane.
-async fn keep_driving<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
-    let driving = drive(Arc::clone(&inner), lane.clone(), full);
+async fn keep_driving<B: Batched>(batcher: Arc<Batcher<B>>, lane: B::Lane, full: Arc<Notify>) {
+    let driving = drive(Arc::clone(&batcher), lane.clone(), full);
     if AssertUnwindSafe(driving).catch_unwind().await.is_err() {
-        inner.state.lock().lanes.remove(&lane);
+        batcher.state.lock().lanes.remove(&lane);
     }
 }
 
 /// Sends what gathers in one lane until the lane is empty.
-async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
+async fn drive<B: Batched>(batcher: Arc<Batcher<B>>, lane: B::Lane, full: Arc<Notify>) {
     loop {
         let wait = {
-            let mut state = inner.state.lock();
+            let mut state = batcher.state.lock();
             let Some(entry) = state.lanes.get_mut(&lane) else { return };
             entry.drop_abandoned();
             if entry.len() == 0 {
@@ -263,7 +256,7 @@ async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify
                 return;
             }
             let now = Instant::now();
-            if entry.len() >= inner.batched.most() { None } else { entry.due().filter(|due| *due > now) }
+            if entry.len() >= batcher.batched.most() { None } else { entry.due().filter(|due| *due > now) }
         };
         if let Some(due) = wait {
             tokio::select! {
@@ -272,15 +265,15 @@ async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify
             }
             continue;
         }
-        let turn = inner.batched.turn().await;
-        if let Some((departure, questions)) = inner.depart(&lane) {
+        let turn = batcher.batched.turn().await;
+        if let Some((departure, questions)) = batcher.depart(&lane) {
             let span = trace::batch(departure.items.values().map(|item| &item.askers));
-            tokio::spawn(fly(Arc::clone(&inner), departure, questions, turn).instrument(span));
+            tokio::spawn(fly(Arc::clone(&batcher), departure, questions, turn).instrument(span));
         }
     }
 }
 
-impl<B: Batched> Inner<B> {
+impl<B: Batched> Batcher<B> {
     fn depart(&self, lane: &B::Lane) -> Option<(Departure<B>, Questions<B>)> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -320,18 +313,18 @@ impl<B: Batched> Inner<B> {
 }
 
 async fn fly<B: Batched>(
-    inner: Arc<Inner<B>>,
+    batcher: Arc<Batcher<B>>,
     departure: Departure<B>,
     questions: Questions<B>,
     turn: B::Turn,
 ) {
-    let landing = Landing { inner: &inner, departure: &departure };
-    let call = inner.batched.call(&departure.lane, questions, turn, &landing);
+    let landing = Landing { batcher: &batcher, departure: &departure };
+    let call = batcher.batched.call(&departure.lane, questions, turn, &landing);
     let why = tokio::select! {
         ended = AssertUnwindSafe(call).catch_unwind() => if ended.is_ok() { UNANSWERED } else { PANICKED },
-        () = inner.abandoned(&departure) => return,
+        () = batcher.abandoned(&departure) => return,
     };
-    landing.land(departure.items.keys().map(|key| (key.clone(), inner.batched.lost(why))));
+    landing.land(departure.items.keys().map(|key| (key.clone(), batcher.batched.lost(why))));
 }
 
 struct Lane<B: Batched> {

@@ -45,13 +45,13 @@ pub(crate) struct Batch<R> {
 }
 
 impl<R: BatchRpc> Batcher<Batch<R>> {
-    pub(crate) fn over(link: &Arc<Link>) -> Self {
+    pub(crate) fn over(link: &Arc<Link>) -> Arc<Self> {
         Self::new(Batch { link: Arc::clone(link), offenders: Mutex::default(), rpc: PhantomData })
     }
 
     /// The answer to one question. Without a session, it fails at once instead of after gathering a batch.
-    pub(crate) async fn answer(&self, lane: R::Lane, question: R::Question) -> Answer<R> {
-        self.batched().link.session(R::METHOD)?;
+    pub(crate) async fn answer(self: &Arc<Self>, lane: R::Lane, question: R::Question) -> Answer<R> {
+        self.batched.link.session(R::METHOD)?;
         self.ask(lane, R::key(&question), question).await
     }
 }

@@ -31,7 +31,7 @@ impl Scene {
         let server = NodeServer::new([]);
         put(&server, value);
         let mut settings = stage::settings();
-        settings.ssh_keys.ssh_keys_secret.0 = Some(ObjectKey::new("kube-system", "ssh-keys"));
+        settings.ssh_keys.ssh_keys_secret = Some(ObjectKey::new("kube-system", "ssh-keys"));
         let scene = Self(Stage::set(&REGISTRATION, server, providers, settings).await.run());
         scene.rest().await;
         scene

@@ -15,14 +15,13 @@ pub struct SshKeysSettings {
     pub ssh_keys_secret: SecretName,
 }
 
-/// The Secret, if there is one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecretName(pub Option<ObjectKey>);
+/// The Secret, if there is one. One value for clap, which takes an `Option` for a flag without a default.
+pub type SecretName = Option<ObjectKey>;
 
 fn parse(text: &str) -> Result<SecretName, Wrong> {
     if text.is_empty() {
-        return Ok(SecretName::default());
+        return Ok(None);
     }
     let (namespace, name) = flag::secret(text, "kube-system/ssh-keys")?;
-    Ok(SecretName(Some(ObjectKey::new(namespace, name))))
+    Ok(Some(ObjectKey::new(namespace, name)))
 }

@@ -62,7 +62,15 @@ impl Batched for Reads {
     }
 }
 
-fn batcher(most: usize, latency: u64, permits: Option<usize>) -> (Batcher<Reads>, Arc<Fake>) {
+impl<B: Batched> Batcher<B> {
+    /// Asserts that no call is under way and none is remembered.
+    pub(crate) fn assert_idle(&self) {
+        let state = self.state.lock();
+        assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
+    }
+}
+
+fn batcher(most: usize, latency: u64, permits: Option<usize>) -> (Arc<Batcher<Reads>>, Arc<Fake>) {
     let fake = Arc::new(Fake {
         most,
         latency: Duration::from_millis(latency),
@@ -244,7 +252,7 @@ async fn a_call_that_nobody_waits_for_is_cancelled() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(sizes(&fake), [2]);
     assert_eq!(fake.ended.load(Ordering::SeqCst), 0, "the call ended though nobody waited");
-    assert!(batcher.0.state.lock().flying.is_empty());
+    assert!(batcher.state.lock().flying.is_empty());
     assert_eq!(batcher.ask(60, 1, 1).await, Some(10), "a cancelled call is never joined");
 }
 
@@ -261,7 +269,7 @@ async fn a_call_that_panics_leaves_nobody_waiting() {
     let both = async { tokio::join!(batcher.ask(0, 1, PANICS), batcher.ask(0, 2, 2)) };
     let answers = tokio::time::timeout(Duration::from_secs(60), both).await.expect("everybody is told");
     assert_eq!(answers, (None, None));
-    assert!(batcher.0.state.lock().flying.is_empty());
+    assert!(batcher.state.lock().flying.is_empty());
     assert_eq!(batcher.ask(60, 1, 1).await, Some(10), "and may ask again");
 }
 
@@ -273,5 +281,5 @@ async fn lanes_are_forgotten() {
     }
     tokio::time::sleep(FORGET_LANE * 2).await;
     batcher.ask(99, 1, 1).await;
-    assert_eq!(batcher.0.state.lock().lanes.len(), 1);
+    assert_eq!(batcher.state.lock().lanes.len(), 1);
 }

@@ -7,8 +7,7 @@ use futures::future::join_all;
 use super::*;
 use crate::{
     RouteState,
-    check::believed::Believed,
-    hostile::{Hostile, from_env},
+    hostile::{Hostile, believed::Believed, from_env},
 };
 use ccm_kube::fixtures::service;
 
@@ -166,4 +165,15 @@ fn not_grown(host: &Host, seed: u64) {
     assert!(series < 600, "{series} series (HOSTILE_SEED={seed})");
     assert!(host.provider.instance_changes().is_empty(), "a new reader has nothing to read");
     host.provider.assert_idle();
+}
+
+impl RemoteProvider {
+    /// Asserts that no call is under way and none is remembered.
+    fn assert_idle(&self) {
+        self.reads.assert_idle();
+        self.updates.assert_idle();
+        self.route_ensures.assert_idle();
+        self.route_deletes.assert_idle();
+        self.volumes.assert_idle();
+    }
 }

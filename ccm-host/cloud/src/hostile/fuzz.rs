@@ -4,14 +4,15 @@ use cloudprovider_proto::{discovery::v1::GetInfoRequest, v1alpha1 as pb};
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::{
+use super::believed::Believed;
+use crate::{
     CloudError, Freshness, LoadBalancer,
     call::answer::{most_bytes, takes},
-    check::{self, Asked, believed::Believed},
+    check::{self, Asked},
     connection::negotiate::negotiate,
+    findings::Findings,
     method::Rpc,
 };
-use crate::findings::Findings;
 use ccm_kube::ObjectKey;
 
 /// The first byte chooses the call, the rest is the answer.
@@ -60,7 +61,7 @@ pub fn answers(data: &[u8]) {
         4 => {
             let Some(answer) = decoded::<pb::BatchGetVolumeLabelsRequest>(answer, Some(4)) else { return };
             for result in answer.results {
-                let answer = super::volumes::volume(result, findings);
+                let answer = crate::volumes::volume(result, findings);
                 let plain = |text: &String| text.len() <= 63;
                 is.that(answer.labels.values().all(plain), "a label of a volume");
                 answer.error.iter().for_each(|error| is.error(error));
