@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt::{self, Debug},
+    sync::Arc,
     time::Duration,
 };
 
