@@ -94,6 +94,9 @@ func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, e
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(found.UID) != ref.GetUid():
 		return serviceOf(service), nil // It has been deleted; its balancer is deleted by its last known state.
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		// Only somebody who gives the right helps, so the host waits longer each time. It is no right in the cloud, and says nothing of that.
+		return nil, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, fmt.Sprintf("--kubeconfig has no right to read the Service: %v", err), fault.WithCause(err))
 	case err != nil:
 		return nil, fault.RetryLater(notReadyFor, fmt.Sprintf("cannot read the Service with --kubeconfig: %v", err), fault.WithCause(err))
 	}

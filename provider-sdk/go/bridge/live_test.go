@@ -1,7 +1,9 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +21,12 @@ import (
 	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -388,8 +393,35 @@ func TestAnAPIThatHangsHoldsUpNoOtherService(t *testing.T) {
 	}
 }
 
-// A kubeconfig that lacks permissions leads to a reason and a message that say so.
+// refusing answers as the API does whose RBAC allows nothing (403), or that does not know the caller (401).
+type refusing struct{ status *apierrors.StatusError }
+
+func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
+	told := r.status.Status()
+	told.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(told)
+	return &http.Response{
+		StatusCode: int(told.Code), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: request,
+	}, err
+}
+
+// A right that is missing in Kubernetes is asked for less and less often, names itself, and is none of the cloud's.
 func TestAKubeconfigWithoutRights(t *testing.T) {
+	services := schema.GroupResource{Resource: "services"}
+	for _, refused := range []*apierrors.StatusError{
+		apierrors.NewForbidden(services, "web", errors.New(`User "provider" cannot get resource "services"`)), apierrors.NewUnauthorized("Unauthorized"),
+	} {
+		conn := serve(t, newer(), bridge.WithKubernetes(&rest.Config{Host: "http://127.0.0.1:1", Transport: refusing{refused}}))
+		_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest("s"))
+		expect(t, err, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
+		if text := status.Convert(err).Message(); !strings.Contains(text, "--kubeconfig") || !strings.Contains(text, refused.Error()) {
+			t.Error(text)
+		}
+	}
+}
+
+// An API that is away comes back by itself.
+func TestAKubernetesAPIThatDoesNotAnswer(t *testing.T) {
 	nothing := &rest.Config{Host: "http://127.0.0.1:0", Timeout: time.Second}
 	conn := serve(t, newer(), bridge.WithKubernetes(nothing))
 	_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest("s"))
