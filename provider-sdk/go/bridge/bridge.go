@@ -27,7 +27,6 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -106,7 +105,7 @@ type bridge struct {
 	nodeAddresses bool
 	backendState  bool
 	prefixes      []string
-	capabilities  *pb.GetCapabilitiesResponse
+	capabilities  func(*pb.GetCapabilitiesResponse)
 	options       []sdk.Option
 	sshKeys       bool
 	kubernetes    *rest.Config
@@ -124,8 +123,8 @@ type bridge struct {
 
 	backendLabels, nodeAnnotations, classes []string
 	onlyClasses                             bool
-	// vendorFlags are the vendor's flags that are set, and settings what is made of them.
-	vendorFlags, settings string
+	// vendorFlags are the vendor's flags that are set, and settings what is made of them. process is empty unless the provider forgets.
+	vendorFlags, settings, process string
 
 	memory *memory
 }
@@ -202,11 +201,12 @@ func WithoutDefaultLoadBalancerClass() Option {
 	return func(b *bridge) { b.onlyClasses = true }
 }
 
-// WithCapabilities replaces limits, intervals, classes and wanted fields. By default the bridge wants all labels and
+// WithCapabilities changes limits, intervals, classes and wanted fields: change gets what the other options and the flags came to, and is
+// called more than once. By default the bridge wants all labels and
 // annotations of Services, all labels of nodes to identify their instances, and few fields of backends and route
 // targets (WithBackendNodeLabels), since each change of those costs calls.
-func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
-	return func(b *bridge) { b.capabilities = capabilities }
+func WithCapabilities(change func(*pb.GetCapabilitiesResponse)) Option {
+	return func(b *bridge) { b.capabilities = change }
 }
 
 // WithSDKOptions passes options to sdk.New, for example a version, a logger or metrics.
@@ -284,7 +284,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	b.concurrency = cmp.Or(b.concurrency, known.changes, defaultConcurrency)
 	b.settings = settings(string(text), b.vendorFlags)
 	if *cmp.Or(b.forgets, &known.forgets) {
-		b.settings += "-" + rand.Text()[:8]
+		b.process = "-" + rand.Text()[:8]
 	}
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
@@ -369,14 +369,6 @@ func (b *bridge) served() []sdk.Option {
 }
 
 func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
-	if given := b.capabilities; given != nil {
-		if given.GetWants().GetLoadBalancerSettings() == "" {
-			given = proto.CloneOf(given)
-			given.Wants = cmp.Or(given.Wants, &pb.Wants{})
-			given.Wants.LoadBalancerSettings = b.settings
-		}
-		return given
-	}
 	batches := max(min(b.readers, batchesAtOnce), 1)
 	answer := &pb.GetCapabilitiesResponse{
 		Wants: &pb.Wants{
@@ -399,6 +391,12 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	}
 	if b.parts.routes != nil && b.nodeAddresses {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES)
+	}
+	if b.capabilities != nil {
+		b.capabilities(answer)
+	}
+	if wants := answer.GetWants(); b.process != "" && wants != nil {
+		wants.LoadBalancerSettings += b.process
 	}
 	return answer
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"flag"
 	"io"
 	"slices"
@@ -8,7 +9,10 @@ import (
 	"testing"
 
 	"cloudprovider.ccm/sdk"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/informers"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/fake"
 )
 
@@ -79,6 +83,44 @@ func TestTheClassesOfTheCommandLineAreAdvertised(t *testing.T) {
 	}
 	if _, err := parsed("--no-default-load-balancer-class"); err == nil || !strings.Contains(err.Error(), "--load-balancer-classes") {
 		t.Error(err)
+	}
+}
+
+func parsedOptions(t *testing.T, args ...string) []Option {
+	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	ours := bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
+	if err := set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	options, err := ours.options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options
+}
+
+// A main that changes a limit leaves what the flags say.
+func TestCapabilitiesOfAMainKeepWhatFlagsSay(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	var made *bridge
+	limit := WithCapabilities(func(answer *pb.GetCapabilitiesResponse) { answer.Limits.MaxBatchRoutes = 7 })
+	options := append([]Option{limit, func(b *bridge) { made = b }}, parsedOptions(t,
+		"--load-balancer-classes=a.example/lb", "--no-default-load-balancer-class", "--backend-node-labels=pool", "--backend-node-state",
+		"--node-annotations=x.example/", "--route-node-addresses", "--concurrency=7", "--allow-untagged-cloud")...)
+	build := func(context.Context, io.Reader, cloudprovider.ControllerClientBuilder, informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+		return &fake.Cloud{Provider: "fake"}, nil
+	}
+	if _, err := bridged(t.Context(), nil, build, stop, options); err != nil {
+		t.Fatal(err)
+	}
+	answer := made.advertised()
+	backend := answer.GetWants().GetBackend()
+	if answer.GetLimits().GetMaxBatchRoutes() != 7 || answer.GetLimits().GetMaxConcurrentMutations() != 9 ||
+		!slices.Equal(answer.GetLoadBalancerClasses(), []string{"a.example/lb"}) || !answer.GetNoDefaultLoadBalancerClass() ||
+		!slices.Equal(backend.GetLabels(), []string{"pool"}) || !backend.GetUnschedulable() || !slices.Equal(backend.GetAnnotations(), []string{"x.example/"}) ||
+		!slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES) {
+		t.Error(answer)
 	}
 }
 

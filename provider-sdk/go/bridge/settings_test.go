@@ -51,7 +51,7 @@ func TestSettingsChangeWithTheConfigurationAndTheVendorsFlags(t *testing.T) {
 	}
 	for name, same := range map[string]string{
 		"once more": advertised("password = a", none), "a flag of the bridge": advertised("password = a", none, "--concurrency=2"),
-		"other limits": advertised("password = a", WithCapabilities(&pb.GetCapabilitiesResponse{})),
+		"other limits": advertised("password = a", WithCapabilities(func(answer *pb.GetCapabilitiesResponse) { answer.Limits = nil })),
 	} {
 		if same != before {
 			t.Errorf("%s: %s, %s before", name, same, before)
@@ -59,14 +59,18 @@ func TestSettingsChangeWithTheConfigurationAndTheVendorsFlags(t *testing.T) {
 	}
 	for name, other := range map[string]string{
 		"configuration": advertised("password = b", none), "a vendor's flag": advertised("password = a", none, "--region=x"),
-		"its own": advertised("password = a", WithCapabilities(&pb.GetCapabilitiesResponse{Wants: &pb.Wants{LoadBalancerSettings: "v1"}})),
+		"its own": advertised("password = a", WithCapabilities(func(answer *pb.GetCapabilitiesResponse) { answer.Wants.LoadBalancerSettings = "v1" })),
 	} {
 		if other == before {
 			t.Errorf("%s changed nothing: %s", name, other)
 		}
 	}
 
-	// Of a provider that forgets, each process says something else.
+	// Of a provider that forgets, each process says something else, also if its settings are its own.
+	own := WithCapabilities(func(answer *pb.GetCapabilitiesResponse) { answer.Wants.LoadBalancerSettings = "v1" })
+	if one, other := advertised("a", own, "--ensure-after-restart"), advertised("a", own, "--ensure-after-restart"); one == other || !strings.HasPrefix(one, "v1-") {
+		t.Errorf("%s, and %s", one, other)
+	}
 	for _, row := range []struct {
 		name    string
 		args    []string
