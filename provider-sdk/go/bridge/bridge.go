@@ -125,6 +125,8 @@ type bridge struct {
 	onlyClasses                             bool
 	// vendorFlags are the vendor's flags that are set, and settings what is made of them. process is empty unless the provider forgets.
 	vendorFlags, settings, process string
+	// needs are the flags that are about a part which not every provider has.
+	needs []need
 
 	memory *memory
 }
@@ -301,12 +303,34 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	} else if err := guarded(func() error { b.parts = b.ask(); return nil }); err != nil {
 		return nil, fmt.Errorf("the cloud provider %q cannot say which parts it has before it is initialized; set --initialize-at-start: %w", b.cloud.ProviderName(), cmp.Or(errors.Unwrap(err), err))
 	}
+	if err := b.hasWhatFlagsNeed(); err != nil {
+		return nil, err
+	}
 	provider, err := sdk.New(b.cloud.ProviderName(), append(b.served(), b.options...)...)
 	if err != nil {
 		return nil, err
 	}
 	b.reads.stuck = func(stuck bool) { provider.SetServing(!stuck) }
 	return provider, nil
+}
+
+// need is a flag, the part of the provider that it is about, and how to find that.
+type need struct {
+	flag, part string
+	is         func(parts) bool
+}
+
+// hasWhatFlagsNeed refuses flags that would do nothing: who sets them expects something.
+func (b *bridge) hasWhatFlagsNeed() error {
+	for _, one := range b.needs {
+		if !one.is(b.parts) {
+			return fmt.Errorf("--%s is about %s, and the cloud provider %q has none: leave the flag out, or configure the provider to have them", one.flag, one.part, b.cloud.ProviderName())
+		}
+	}
+	if len(b.classes) > 0 && b.parts.balancers == nil {
+		return fmt.Errorf("the bridge has load balancer classes (WithLoadBalancerClasses), and the cloud provider %q has no load balancers: leave the option out, or configure the provider to have them", b.cloud.ProviderName())
+	}
+	return nil
 }
 
 // parts are what the provider consists of; nil for what it does not support.

@@ -128,7 +128,7 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 }
 
 func (f *flags) options() (told []Option, err error) {
-	told = append(told, func(b *bridge) { b.vendorFlags = f.vendors() })
+	told = append(told, func(b *bridge) { b.vendorFlags, b.needs = f.vendors(), f.needs() })
 	if f.allowUntagged {
 		told = append(told, WithAllowUntaggedCloud())
 	}
@@ -176,6 +176,27 @@ func (f *flags) options() (told []Option, err error) {
 		told = append(told, WithEnsureAfterRestart(*f.ensureAfterRestart))
 	}
 	return told, nil
+}
+
+// needs are the flags that are set and are about a part which not every provider has.
+func (f *flags) needs() (set []need) {
+	balancers := func(has parts) bool { return has.balancers != nil }
+	for _, one := range []struct {
+		set bool
+		need
+	}{
+		{f.classes != nil, need{"load-balancer-classes", "load balancers", balancers}},
+		{f.backendLabels != nil, need{"backend-node-labels", "load balancers", balancers}},
+		{f.backendState, need{"backend-node-state", "load balancers", balancers}},
+		{f.concurrency > 0, need{"concurrency", "load balancers", balancers}},
+		{f.ensureAfterRestart != nil && *f.ensureAfterRestart, need{"ensure-after-restart", "load balancers", balancers}},
+		{f.routeAddresses, need{"route-node-addresses", "routes", func(has parts) bool { return has.routes != nil }}},
+	} {
+		if one.set {
+			set = append(set, one.need)
+		}
+	}
+	return set
 }
 
 // vendorFlag adapts a vendor's pflag to the flag package.

@@ -124,6 +124,35 @@ func TestCapabilitiesOfAMainKeepWhatFlagsSay(t *testing.T) {
 	}
 }
 
+// partial is a cloud of instances alone.
+type partial struct{ *fake.Cloud }
+
+func (partial) Routes() (cloudprovider.Routes, bool) { return nil, false }
+
+func TestAFlagAboutAPartThatTheProviderLacksIsNamed(t *testing.T) {
+	serve := func(options ...Option) error {
+		_, err := New(partial{&fake.Cloud{Provider: "fake", EnableInstancesV2: true, DisableLoadBalancers: true}}, append(options, WithAllowUntaggedCloud())...)
+		return err
+	}
+	for _, one := range []string{
+		"--load-balancer-classes=x", "--backend-node-labels=pool", "--backend-node-state", "--concurrency=2", "--ensure-after-restart", "--route-node-addresses",
+	} {
+		name, _, _ := strings.Cut(one, "=")
+		if err := serve(parsedOptions(t, one)...); err == nil || !strings.HasPrefix(err.Error(), name+" is about ") || !strings.Contains(err.Error(), "leave the flag out") {
+			t.Errorf("%s: %v", one, err)
+		}
+	}
+	if err := serve(WithLoadBalancerClasses("x")); err == nil || !strings.Contains(err.Error(), "WithLoadBalancerClasses") {
+		t.Error(err)
+	}
+	// What a main says of a part holds where the configuration gives it.
+	for _, more := range [][]Option{{WithRouteNodeAddresses(), WithConcurrency(1)}, parsedOptions(t, "--ensure-after-restart=false")} {
+		if err := serve(more...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestRoutesWithAddressesNeedNoMainOfTheirOwn(t *testing.T) {
 	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
 	ours := bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
