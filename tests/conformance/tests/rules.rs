@@ -3,7 +3,12 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use provider_conformance::{cases, cli, contract, report, scenario::HOOKS};
+use provider_conformance::{
+    cases::{self, costs},
+    cli, contract, report,
+    scenario::{HOOKS, Scenario},
+    target::Made,
+};
 
 #[test]
 fn every_rule_has_a_case_and_every_case_a_sentence() {
@@ -51,6 +56,33 @@ fn the_page_of_cases_is_current() {
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(written, cli::page(), "run: UPDATE_DOCS=1 cargo test -p provider-conformance --test rules");
+}
+
+/// Money is spent by these numbers.
+#[test]
+fn the_page_about_your_cloud_tells_what_the_estimate_tells() {
+    let page = fs::read_to_string(doc("conformance-on-your-cloud.md")).unwrap();
+    let yaml = page.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0;
+    let indent = yaml.len() - yaml.trim_start().len();
+    let scenario: String =
+        yaml.lines().map(|line| format!("{}\n", line.get(indent..).unwrap_or(""))).collect();
+    let scenario = Scenario::from_yaml(&scenario).unwrap();
+    let all = cases::all().count();
+    let Made { balancers, instances } = cases::all().map(|case| costs::of(case).made).sum();
+    let time: std::time::Duration = cases::all().map(|case| costs::time(costs::of(case), &scenario)).sum();
+    let minutes = time.as_secs().div_ceil(60);
+    for told in [
+        format!(": {all} cases, run "),
+        format!(
+            "about {balancers} balancers and {instances} instances will be made; it takes about {minutes} min"
+        ),
+        format!("| about {balancers} in a whole run,"),
+        format!("| about {instances}, at most "),
+        format!("is {balancers} times the smallest charge for a balancer, and {instances} times that"),
+        format!("[131/{all}, "),
+    ] {
+        assert!(page.contains(&told), "docs/conformance-on-your-cloud.md does not say {told:?}");
+    }
 }
 
 #[test]
