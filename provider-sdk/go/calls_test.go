@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestBatchIsAnsweredByKey(t *testing.T) {
@@ -308,6 +311,36 @@ func TestAReadEndsWithItsCaller(t *testing.T) {
 	expect(t, err, codes.Canceled, 0)
 	if err := receive(t, told, "the end"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// D3: one Service that hangs in a cloud that works is that Service's failure; many at once, or a read, show the cloud.
+func TestTheOwnLimitOfAMutationOfOneObjectIsThatObjectsFailure(t *testing.T) {
+	late := fmt.Errorf("POST /balancers: %w", context.DeadlineExceeded)
+	cloud := &cloud{
+		ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+			return nil, late
+		},
+		update: func(context.Context, *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
+			return nil, late
+		},
+	}
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, cloud)).dial(t))
+	_, err := client.EnsureLoadBalancer(soon(t), ensureRequest())
+	expect(t, err, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
+	if text := status.Convert(err).Message(); text != "the provider gave up after 0s: its call to the cloud did not return in time" {
+		t.Error(text)
+	}
+	for items, want := range map[int]pb.ErrorReason{1: pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 2: pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE} {
+		asked := ensureRequest()
+		batch := &pb.BatchUpdateLoadBalancersRequest{Cluster: asked.GetCluster(), Fencing: asked.GetFencing(), Backends: asked.GetBackends()}
+		for at := range items {
+			service := proto.CloneOf(asked.GetService())
+			service.Ref.Uid += strconv.Itoa(at)
+			batch.Items = append(batch.Items, &pb.LoadBalancerUpdate{Service: service, DesiredDigest: "d", Revision: 1})
+		}
+		_, err := client.BatchUpdateLoadBalancers(soon(t), batch)
+		expect(t, err, fault.CodeOf(want), want)
 	}
 }
 

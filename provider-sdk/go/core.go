@@ -78,7 +78,7 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	handler = settled(handler)
 	switch {
 	case call.method.kind == mutation:
-		handler = c.mutating.limit(handler)
+		handler = c.mutating.limit(ofItsObject(handler))
 	case call.Service != cloudProviderService:
 		handler = c.reading.limit(handler)
 	}

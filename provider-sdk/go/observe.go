@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -134,7 +135,7 @@ func fail(ctx context.Context, err error) error {
 		// The longest that a mutation may take is over; who joined it late still waits.
 		return status.FromContextError(context.DeadlineExceeded).Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		// The provider's limit for a call to its cloud.
+		// The provider's limit for a call to its cloud; of a mutation of one object see ofItsObject.
 		found = fault.CloudAPIUnavailable(fault.WithCause(err))
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		// Only the end of the grace period cancels work whose caller still waits. What the provider cancels itself is its fault.
@@ -151,6 +152,28 @@ func fail(ctx context.Context, err error) error {
 		}
 	}
 	return found.GRPCStatus().Err()
+}
+
+// ofItsObject makes the end of the provider's own limit a failure of the object, if a mutation is about one: whether the cloud answers is
+// what many objects show, and reads. Else three objects that hang in a cloud that works would hold up what is deleted elsewhere.
+func ofItsObject(handler grpc.UnaryHandler) grpc.UnaryHandler {
+	return func(ctx context.Context, request any) (any, error) {
+		began, one := time.Now(), isOfOne(request)
+		answer, err := handler(ctx, request)
+		var told *fault.Error
+		if !one || !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &told) || ctx.Err() != nil {
+			return answer, err
+		}
+		text := fmt.Sprintf("the provider gave up after %v: its call to the cloud did not return in time", time.Since(began).Round(time.Second))
+		return nil, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, text, fault.WithCause(err))
+	}
+}
+
+// isOfOne reports whether a request is no batch, or one of a single item.
+func isOfOne(request any) bool {
+	asked := request.(proto.Message).ProtoReflect()
+	items := asked.Descriptor().Fields().ByName("items")
+	return items == nil || asked.Get(items).List().Len() == 1
 }
 
 // logItem logs the error of one item of a batch as those of calls are: a cause, and what the provider itself did wrong, is a warning.

@@ -108,6 +108,8 @@ class Cloud(Instances, LoadBalancers):
         self.began += 1
         if uid == "slow":
             await self.go.wait()
+        if uid == "takes too long":
+            raise TimeoutError
         if uid == "hangs in a thread":
             await asyncio.to_thread(threading.Event().wait)
         if uid == "nothing":
@@ -125,6 +127,8 @@ class Cloud(Instances, LoadBalancers):
         self.updated.append(uids)
         if "slow" in uids:
             await self.go.wait()
+        if "takes too long" in uids:
+            raise TimeoutError
         answers = [pb.LoadBalancerUpdateResult(service_uid=uid, outcome=pb.UPDATE_OUTCOME_UPDATED) for uid in uids]
         return pb.BatchUpdateLoadBalancersResponse(results=answers)
 

@@ -70,6 +70,19 @@ async def test_a_time_limit_of_the_methods_own_says_that_the_cloud_is_down(tmp_p
         assert error.reason == pb.ERROR_REASON_CLOUD_API_UNAVAILABLE
 
 
+async def test_the_own_limit_of_a_mutation_of_one_object_is_that_objects_failure(tmp_path: Path) -> None:
+    """D3: one Service that hangs in a cloud that works is that Service's failure; many at once, or a read, show the cloud."""
+    slow = "takes too long"
+    async with served(Cloud().provider(), tmp_path) as cloud:
+        error = await refused(cloud.load_balancers.EnsureLoadBalancer(ensure(slow)))
+        assert error.reason == pb.ERROR_REASON_INTERNAL_ERROR
+        assert error.message == "the provider gave up after 0s: its call to the cloud did not return in time"
+        error = await refused(cloud.load_balancers.BatchUpdateLoadBalancers(update(slow)))
+        assert error.reason == pb.ERROR_REASON_INTERNAL_ERROR
+        error = await refused(cloud.load_balancers.BatchUpdateLoadBalancers(update(slow, "other")))
+        assert error.reason == pb.ERROR_REASON_CLOUD_API_UNAVAILABLE
+
+
 async def test_a_method_is_told_about_its_call(tmp_path: Path) -> None:
     cloud = Cloud()
     traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -33,6 +33,8 @@ struct Inner {
     fields: Vec<(String, String)>,
     quotas: Vec<(String, String)>,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// The provider's own limit for a call to its cloud has ended it.
+    ran_out: bool,
 }
 
 impl ProviderError {
@@ -51,6 +53,7 @@ impl ProviderError {
             fields: Vec::new(),
             quotas: Vec::new(),
             source: None,
+            ran_out: false,
         }))
     }
 
@@ -91,6 +94,23 @@ impl ProviderError {
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+
+    /// As of a mutation of one object that took this long: the end of the provider's own limit is a failure of the object. Whether the
+    /// cloud answers is what many objects show, and reads: three objects that hang in a cloud that works must not hold up what is
+    /// deleted elsewhere.
+    pub(crate) fn of_its_object(mut self, took: Duration) -> Self {
+        if !self.0.ran_out {
+            return self;
+        }
+        let took = took.as_secs_f64().round();
+        let text =
+            format!("the provider gave up after {took}s: its call to the cloud did not return in time");
+        let out = Self::new(ErrorReason::InternalError, text);
+        match self.0.source.take() {
+            Some(source) => out.with_source(source),
+            None => out,
+        }
     }
 
     /// Logs the cause with its own causes, which go no further.
@@ -185,14 +205,18 @@ impl From<Box<dyn Error + Send + Sync>> for ProviderError {
     }
 }
 
-/// Any other error becomes `INTERNAL_ERROR`, and the end of a [`tokio::time::timeout`] `CLOUD_API_UNAVAILABLE`; its text stays in this
-/// process.
+/// Any other error becomes `INTERNAL_ERROR`, and the end of a [`tokio::time::timeout`] `CLOUD_API_UNAVAILABLE`, except from a mutation of
+/// one object; its text stays in this process.
 impl From<anyhow::Error> for ProviderError {
     fn from(source: anyhow::Error) -> Self {
         // A `ProviderError` that was only wrapped for context keeps its reason.
         match source.downcast::<Self>() {
             Ok(ours) => ours,
-            Err(late) if late.is::<Elapsed>() => Self::cloud_api_unavailable().with_source(late),
+            Err(late) if late.is::<Elapsed>() => {
+                let mut out = Self::cloud_api_unavailable().with_source(late);
+                out.0.ran_out = true;
+                out
+            }
             Err(foreign) => Self::internal(foreign),
         }
     }

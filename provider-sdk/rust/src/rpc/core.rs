@@ -146,10 +146,13 @@ impl Core {
             let work = if request.items() == Some(0) {
                 Either::Left(ready(Ok(Q::Answer::default())))
             } else {
+                let of_one = request.items().is_none_or(|items| items == 1);
                 let (work, places) = (causes::counted(run(about, request)), Arc::clone(&self.mutations));
                 Either::Right(async move {
                     let _place = places.acquire().await;
-                    work.await
+                    let began = Instant::now();
+                    let ended = work.await;
+                    if of_one { ended.map_err(|error| error.of_its_object(began.elapsed())) } else { ended }
                 })
             };
             let work = AssertUnwindSafe(work).catch_unwind();

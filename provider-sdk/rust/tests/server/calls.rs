@@ -173,6 +173,25 @@ async fn a_mutation_on_a_key_that_another_one_works_on_is_refused() {
     client.ensure_load_balancer(other).await.unwrap();
 }
 
+/// D3: one Service that hangs in a cloud that works is that Service's failure; many at once, or a read, show the cloud.
+#[tokio::test]
+async fn the_own_limit_of_a_mutation_of_one_object_is_that_objects_failure() {
+    let served = serve(Cloud::new().provider()).await;
+    let mut client = served.load_balancers().await;
+    let status = client.ensure_load_balancer(ensure("too-long")).await.unwrap_err();
+    assert_eq!(reason(&status), ErrorReason::InternalError);
+    assert_eq!(
+        status.message(),
+        "the provider gave up after 0s: its call to the cloud did not return in time"
+    );
+    let one = updates(vec![update("too-long", 1)]);
+    let several = updates(vec![update("too-long", 2), update("other", 1)]);
+    for (batch, wanted) in [(one, ErrorReason::InternalError), (several, ErrorReason::CloudApiUnavailable)] {
+        let status = client.batch_update_load_balancers(batch).await.unwrap_err();
+        assert_eq!(reason(&status), wanted);
+    }
+}
+
 #[tokio::test]
 async fn a_mutation_that_hangs_frees_its_key_in_the_end() {
     let cloud = Cloud::new();

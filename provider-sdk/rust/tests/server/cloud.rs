@@ -87,6 +87,10 @@ impl Cloud {
                 ctx.cancellation().cancelled().await;
                 self.given_up.send_modify(|count| *count += 1);
             }
+            "too-long" => {
+                let call = tokio::time::timeout(std::time::Duration::ZERO, std::future::pending::<()>());
+                call.await.map_err(anyhow::Error::from)?;
+            }
             "deaf" => std::future::pending().await,
             _ => self.go.acquire().await.unwrap().forget(),
         }
@@ -212,6 +216,13 @@ impl LoadBalancers for Cloud {
     ) -> Result<BatchUpdateLoadBalancersResponse> {
         if request.items.is_empty() {
             return Err(ProviderError::internal("an empty batch"));
+        }
+        let is_slow = |item: &LoadBalancerUpdate| {
+            item.service.iter().flat_map(|service| &service.r#ref).any(|service| service.uid == "too-long")
+        };
+        if request.items.iter().any(is_slow) {
+            let call = tokio::time::timeout(std::time::Duration::ZERO, std::future::pending::<()>());
+            call.await.map_err(anyhow::Error::from)?;
         }
         let done = |item: LoadBalancerUpdate| LoadBalancerUpdateResult {
             service_uid: item.service.and_then(|service| service.r#ref).unwrap().uid,

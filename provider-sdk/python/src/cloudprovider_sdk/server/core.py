@@ -164,8 +164,9 @@ class Core:
 
     async def _run(self, method: Method, run: Implementation, call: Call, term: checks.Term | None, request: Any) -> Any:
         async def work() -> Any:
+            of_one = method.mutates and (not hasattr(request, "items") or len(request.items) == 1)
             async with self._places(method):
-                answer = await guarded(call, _returned(method.response, run, call, request))
+                answer = await guarded(call, _returned(method.response, run, call, request), of_one=of_one)
             answers.settle(request, answer)
             return answer
 
