@@ -14,6 +14,8 @@ def check(service: pb.Service) -> None:
     """Refuse Services that this provider cannot serve, before anything changes."""
     if service.ip_family_policy == pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK:
         raise errors.unsupported_feature("spec.ipFamilyPolicy", "a balancer has one address, of one family")
+    if any(port.node_port == 0 for port in service.ports):
+        raise errors.unsupported_feature("spec.allocateLoadBalancerNodePorts", "the pods are reached by node ports")
     for at, port in enumerate(service.ports):
         if port.protocol == pb.PROTOCOL_UNSPECIFIED:
             raise errors.unsupported_feature(f"spec.ports[{at}].protocol", "this provider does not know the protocol")
@@ -27,6 +29,7 @@ def asked(service: pb.Service) -> dict[str, Any]:
         "ports": [[name(one.protocol).removeprefix("PROTOCOL_"), one.port, one.node_port] for one in service.ports],
         "source_ranges": list(service.source_ranges),
         "health_check_port": service.health_check_node_port if local else 0,
+        "client_ip_affinity_seconds": service.client_ip_affinity.seconds,
     }
 
 

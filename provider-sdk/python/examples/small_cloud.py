@@ -203,6 +203,8 @@ def wanted(call: sdk.Call, request: pb.EnsureLoadBalancerRequest) -> Thing:
         raise errors.unsupported_feature("spec.loadBalancerIP", "the cloud chooses addresses")
     if service.HasField("client_ip_affinity"):
         raise errors.unsupported_feature("spec.sessionAffinity", "the cloud's balancers know none")
+    if any(port.node_port == 0 for port in service.ports):
+        raise errors.unsupported_feature("spec.allocateLoadBalancerNodePorts", "the cloud reaches pods by node ports")
     for at, port in enumerate(service.ports):
         if port.protocol == pb.PROTOCOL_UNSPECIFIED:
             raise errors.unsupported_feature(f"spec.ports[{at}].protocol", "the cloud does not know it")

@@ -214,6 +214,10 @@ fn wanted(ctx: &CallContext, request: &EnsureLoadBalancerRequest) -> Result<Valu
     if service.client_ip_affinity.is_some() {
         return Err(unsupported("spec.sessionAffinity", "the cloud's balancers know none"));
     }
+    if service.ports.iter().any(|port| port.node_port == 0) {
+        let why = "the cloud reaches pods by node ports";
+        return Err(unsupported("spec.allocateLoadBalancerNodePorts", why));
+    }
     let mut ports = Vec::new();
     for (at, port) in service.ports.iter().enumerate() {
         if port.protocol() == Protocol::Unspecified {

@@ -24,6 +24,9 @@ type Built struct {
 	SourceRanges []string   `json:"source_ranges,omitempty"`
 	Families     []string   `json:"families"`
 	HealthCheck  *BuiltPort `json:"health_check,omitempty"`
+	// ClientIPAffinity is what each target group has; one that has none spreads a client's connections.
+	ClientIPAffinity bool `json:"client_ip_affinity,omitempty"`
+	spreads          bool
 }
 
 // BuiltPort is an open port, or that of health checks.
@@ -56,6 +59,7 @@ func (c *Cloud) Inspect(ctx context.Context, name string) ([]Built, error) {
 			return nil, err
 		}
 	}
+	one.ClientIPAffinity = len(one.Ports) > 0 && !one.spreads
 	if len(one.Targets) > 0 {
 		if one.SourceRanges, err = c.clients(ctx, one.Ports); err != nil {
 			return nil, err
@@ -127,6 +131,14 @@ func (c *Cloud) inspectListener(ctx context.Context, listener elbv2types.Listene
 		check = port
 	}
 	one.HealthCheck = &BuiltPort{Port: check}
+	attributes, err := c.elbv2.DescribeTargetGroupAttributes(ctx, &elbv2.DescribeTargetGroupAttributesInput{TargetGroupArn: arn})
+	if err != nil {
+		return err
+	}
+	sticky := func(one elbv2types.TargetGroupAttribute) bool {
+		return aws.ToString(one.Key) == "stickiness.enabled" && aws.ToString(one.Value) == "true"
+	}
+	one.spreads = one.spreads || !slices.ContainsFunc(attributes.Attributes, sticky)
 	ids, err := c.targets(ctx, arn)
 	if err != nil || len(ids) == 0 {
 		return err

@@ -163,7 +163,7 @@ def ensure(name: str, *backends: str, **service: Any) -> pb.EnsureLoadBalancerRe
     return pb.EnsureLoadBalancerRequest(
         cluster=CLUSTER,
         fencing=pb.Fencing(),
-        service=pb.Service(ref=ref, ports=[pb.ServicePort(port=80, protocol=pb.PROTOCOL_TCP)], **service),
+        service=pb.Service(ref=ref, ports=[pb.ServicePort(port=80, node_port=30080, protocol=pb.PROTOCOL_TCP)], **service),
         backends=pb.BackendSet(nodes=[pb.NodeRef(name=one) for one in backends]),
         desired_digest="digest-1",
     )
@@ -194,7 +194,7 @@ async def test_an_address_is_kept_over_restarts_and_freed_by_deletion(there: The
         gone = await balancers.GetLoadBalancer(pb.GetLoadBalancerRequest(cluster=CLUSTER, service=first.service))
         assert gone.load_balancer.state == pb.LOAD_BALANCER_STATE_ABSENT
     rows = json.loads(there.allocations.read_text())
-    assert {row["name"]: row["ports"] for row in rows.values()} == {"b": [["TCP", 80, 0]], "c": [["TCP", 80, 0]]}
+    assert {row["name"]: row["ports"] for row in rows.values()} == {"b": [["TCP", 80, 30080]], "c": [["TCP", 80, 30080]]}
 
 
 async def test_a_service_may_ask_for_an_address_or_a_family(there: There) -> None:
@@ -217,8 +217,11 @@ async def test_a_service_may_ask_for_an_address_or_a_family(there: There) -> Non
         dual = ensure("e", ip_family_policy=pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK)
         assert (await refused(balancers.EnsureLoadBalancer(dual))).reason == pb.ERROR_REASON_UNSUPPORTED_FEATURE
         unknown = ensure("a")
-        unknown.service.ports.add(port=81)
+        unknown.service.ports.add(port=81, node_port=30081)
         assert (await refused(balancers.EnsureLoadBalancer(unknown))).reason == pb.ERROR_REASON_UNSUPPORTED_FEATURE
+        without = ensure("a")
+        without.service.ports[0].node_port = 0
+        assert (await refused(balancers.EnsureLoadBalancer(without))).fields[0][0] == "spec.allocateLoadBalancerNodePorts"
 
 
 async def test_new_backends_reach_those_that_are_there(there: There) -> None:

@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 83] = [
+const BUGS: [(&str, &str, &str); 87] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -30,6 +30,10 @@ const BUGS: [(&str, &str, &str); 83] = [
     ("built-as-asked", "ranges-of-ipv6", "BUILT-11"),
     ("built-as-asked", "health-check-moved", "BUILT-11"),
     ("built-as-asked", "health-check-kept", "BUILT-11"),
+    ("built-as-asked", "affinity", "BUILT-11"),
+    ("built-as-asked", "affinity", "BUILT-12"),
+    ("built-as-asked", "requested-address", "BUILT-11"),
+    ("built-as-asked", "no-node-ports", "BUILT-11"),
     ("built-as-asked", "second-family", "BUILT-12"),
     ("built-as-asked", "location-down", "TRBL-06"),
     ("built-as-asked", "still-open", "BUILT-04"),

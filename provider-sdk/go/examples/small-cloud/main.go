@@ -266,6 +266,9 @@ func wanted(request *pb.EnsureLoadBalancerRequest) (*balancer, error) {
 			return nil, fault.UnsupportedFeature(fmt.Sprintf("spec.ports[%d].protocol", at), "the cloud does not know it")
 		}
 		protocol := strings.TrimPrefix(one.GetProtocol().String(), "PROTOCOL_")
+		if one.GetNodePort() == 0 {
+			return nil, fault.UnsupportedFeature("spec.allocateLoadBalancerNodePorts", "the cloud reaches pods by node ports")
+		}
 		out.Ports = append(out.Ports, port{protocol, one.GetPort(), one.GetNodePort()})
 	}
 	for _, family := range service.GetIpFamilies() {

@@ -165,5 +165,6 @@ pub(super) fn inspected(balancer: &Balancer) -> Value {
         "source_ranges": balancer.source_ranges,
         "targets": targets.filter(|id| !id.is_empty()).collect::<Vec<_>>(),
         "health_check": (check > 0).then(|| json!({"port": check})),
+        "client_ip_affinity": balancer.affinity_seconds > 0,
     })
 }

@@ -42,6 +42,9 @@ pub(super) const BREACHES: &[Effect] = &[
             "gone-attached",
             "gone-refused",
             "mixed",
+            "affinity",
+            "requested-address",
+            "no-node-ports",
         ])
         .asked(|request, shot| {
             if shot.method == &method::ENSURE_LOAD_BALANCER {
@@ -191,6 +194,9 @@ fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {
             service.health_check_node_port = former.unwrap_or(service.health_check_node_port);
         }
         "source-ranges" => service.source_ranges.clear(),
+        "affinity" => service.client_ip_affinity = None,
+        "requested-address" => service.load_balancer_ip.clear(),
+        "no-node-ports" => service.allocate_node_ports = None,
         "still-open" => {
             let everybody = "0.0.0.0/0".to_owned();
             let was_open =

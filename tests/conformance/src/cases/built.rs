@@ -1,5 +1,7 @@
 //! What was built, according to the cloud and not to the provider.
 
+use std::net::IpAddr;
+
 use cloudprovider_proto::{
     service_names,
     v1alpha1::{ErrorReason, InstanceState, IpFamily, Protocol, TrafficPolicy},
@@ -98,11 +100,15 @@ pub(super) async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
     let is_reached = |family: IpFamily| made.ingress.iter().any(|way| is_of(family, &way.ip));
     let by_name = made.ingress.iter().any(|way| !way.hostname.is_empty());
     let missing = wanted.service.ip_families().find(|family| !by_name && !is_reached(*family));
-    expect(missing.is_none(), "a way in for each family of the Service", (missing, &made.ingress))
+    expect(missing.is_none(), "a way in for each family of the Service", (missing, &made.ingress))?;
+    let asked: Option<IpAddr> = wanted.service.load_balancer_ip.parse().ok();
+    let ips: Vec<_> = made.ingress.iter().map(|way| way.ip.as_str()).collect();
+    let is_there = asked.is_none() || ips.iter().any(|ip| ip.parse().ok() == asked);
+    expect(is_there, format!("a way in at the address that is asked for, {asked:?}"), ips)
 }
 
 /// It is built as requested, or refused; it must not be anything else.
-async fn stands_or_is_refused(t: &Trial, what: &str, wanted: &Wanted) -> Outcome {
+pub(super) async fn stands_or_is_refused(t: &Trial, what: &str, wanted: &Wanted) -> Outcome {
     match t.ensure_or_refused(wanted).await? {
         Ok(_) => stands(t, wanted).await,
         Err(status) => match reason_of(&status) {

@@ -8,7 +8,7 @@ use cloudprovider_proto::v1alpha1::{
 };
 
 use super::{
-    built::{behind, done, next, stands},
+    built::{behind, done, next, stands, stands_or_is_refused},
     idempotency::beside_others,
     updates::updated,
 };
@@ -65,6 +65,9 @@ const PARTS: &[Part] = &[
         let other = if service.ip_families.len() > 1 { "2001:db8:7::/48" } else { "198.51.100.7/32" };
         service.source_ranges = vec!["192.0.2.0/24".to_owned(), other.to_owned()];
     }),
+    ("affinity by client IP", |service| {
+        service.client_ip_affinity = Some(prost_types::Duration { seconds: 600, nanos: 0 });
+    }),
     ("policy LOCAL", |service| {
         service.set_external_traffic_policy(TrafficPolicy::Local);
         service.health_check_node_port = HEALTH[0];
@@ -74,7 +77,11 @@ const PARTS: &[Part] = &[
             service.health_check_node_port = HEALTH[1];
         }
     }),
+    ("no node ports", |service| service.allocate_node_ports = Some(false)),
 ];
+
+/// Reserved for documentation: a cloud that has none of its own to give refuses it.
+const ADDRESSES: [&str; 2] = ["203.0.113.77", "2001:db8:77::77"];
 
 const HEALTH: [i32; 2] = [32_123, 32_124];
 
@@ -119,6 +126,10 @@ async fn grown(t: &Trial) -> Result<(Wanted, Vec<Service>), Stop> {
 
 async fn grows_and_shrinks(t: &Trial) -> Outcome {
     let (mut last, stood) = grown(t).await?;
+    let address = ADDRESSES[usize::from(last.service.ip_families().next() == Some(IpFamily::Ipv6))];
+    let there = next(&last, |there| there.service.load_balancer_ip = address.to_owned());
+    at("another address", stands_or_is_refused(t, "the address that is asked for", &there).await)?;
+    last = Wanted { service: last.service, ..there };
     for poorer in stood.into_iter().rev() {
         last = next(&last, |last| last.service = poorer);
         at("a part less", stands(t, &last).await)?;

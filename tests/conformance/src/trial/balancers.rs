@@ -189,12 +189,17 @@ impl Trial {
         Wanted { cluster, service, nodes: Vec::new(), digest, revision, adoption: Adoption::Refuse }
     }
 
-    /// The same as a host sends it: with node ports that no other Service of the run has, as Kubernetes sees to it, and
+    /// The same as a host sends it: with node ports that no other Service of the run has, as Kubernetes sees to it, or none, and
     /// nothing that the provider does not want.
     pub(crate) fn sent(&self, wanted: &Wanted) -> Wanted {
         let (mut sent, uid, wants) = (wanted.clone(), wanted.uid(), self.provider().wants());
         let mut all = self.session.node_ports.borrow_mut();
+        let allocates = sent.service.allocate_node_ports != Some(false);
         for port in &mut sent.service.ports {
+            if !allocates {
+                port.node_port = 0;
+                continue;
+            }
             let next = next_node_port(all.len());
             port.node_port = *all.entry((uid.clone(), port.protocol, port.port)).or_insert(next);
         }

@@ -31,6 +31,9 @@ pub(crate) struct Standing {
     /// Provider IDs.
     targets: BTreeSet<String>,
     health_check: Option<HealthCheck>,
+    /// All that one client sends goes to one instance.
+    #[serde(default)]
+    client_ip_affinity: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -71,13 +74,16 @@ impl Standing {
             self.ranges_differ(service),
             self.families_differ(service),
             self.check_differs(service),
+            self.affinity_differs(service),
         ];
         let told: Vec<_> = differences.into_iter().flatten().collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
 
     fn ports_differ(&self, service: &Service) -> Option<String> {
-        let tells_node_ports = self.ports.iter().any(|port| port.node_port.is_some());
+        // Where none are allocated, none may be told: not 0 either.
+        let tells_node_ports = service.allocate_node_ports != Some(false)
+            && self.ports.iter().any(|port| port.node_port.is_some());
         let wanted = service.ports.iter().map(|port| StandingPort {
             protocol: port.protocol().as_str_name().trim_start_matches("PROTOCOL_").to_owned(),
             port: port.port,
@@ -115,6 +121,12 @@ impl Standing {
         let (seen, wanted) = (self.probed(), Some(service.health_check_node_port));
         (local && seen != wanted)
             .then(|| format!("health_check.port is {seen:?}, not {wanted:?} (policy LOCAL)"))
+    }
+
+    /// Some clouds have it always, whoever asks.
+    fn affinity_differs(&self, service: &Service) -> Option<String> {
+        (service.client_ip_affinity.is_some() && !self.client_ip_affinity)
+            .then(|| "client_ip_affinity is not there".to_owned())
     }
 }
 
@@ -209,6 +221,7 @@ mod tests {
                 ip_families: vec![IpFamily::Ipv4.into()],
                 external_traffic_policy: TrafficPolicy::Local.into(),
                 health_check_node_port: 32_000,
+                client_ip_affinity: Some(prost_types::Duration::default()),
                 ..Service::default()
             },
             nodes: vec![node("a://1"), node("")],
@@ -222,6 +235,7 @@ mod tests {
         let mut printed = json!({
             "ports": [{"protocol": "TCP", "port": 80, "node_port": 30_080}], "families": ["IPv4"],
             "source_ranges": ["192.0.2.0/24"], "targets": ["a://1"], "health_check": {"port": 32_000},
+            "client_ip_affinity": true,
         });
         change(&mut printed);
         Standing::of("h", printed).unwrap().remove(0).differs(&wanted())
@@ -240,11 +254,26 @@ mod tests {
             ("/source_ranges", Value::Null),
             ("/targets", json!(["a://1", "a://2"])),
             ("/health_check", Value::Null),
+            ("/client_ip_affinity", json!(false)),
         ] {
             let told = differs(|seen| *seen.pointer_mut(path).unwrap() = value);
             let part = path.split('/').nth(1).unwrap();
             assert!(told.as_ref().is_some_and(|told| told.contains(part)), "{path}: {told:?}");
         }
+    }
+
+    #[test]
+    fn a_service_without_node_ports_has_none() {
+        let wanted = Service { ports: vec![tcp(80)], allocate_node_ports: Some(false), ..Service::default() };
+        let told = |node_port: Value| {
+            let port = json!({"protocol": "TCP", "port": 80, "node_port": node_port});
+            Standing::of("h", json!([{"ports": [port], "targets": []}]))
+                .unwrap()
+                .remove(0)
+                .ports_differ(&wanted)
+        };
+        assert_eq!(told(Value::Null), None);
+        assert!(told(json!(0)).is_some() && told(json!(30_080)).is_some());
     }
 
     #[test]

@@ -93,6 +93,9 @@ func (c *Cloud) reached(balancer string, status *v1.LoadBalancerStatus) *v1.Load
 			reached.Ingress = append(reached.Ingress, status.Ingress...)
 		}
 	}
+	if made.Address != "" {
+		reached.Ingress[0].IP = made.Address
+	}
 	return reached
 }
 

@@ -15,12 +15,16 @@ type standing struct {
 	SourceRanges []string       `json:"source_ranges"`
 	Targets      []string       `json:"targets"`
 	HealthCheck  *healthCheck   `json:"health_check,omitempty"`
+	// Address is the one that the Service asks for, if any.
+	Address          string `json:"address,omitempty"`
+	ClientIPAffinity bool   `json:"client_ip_affinity,omitempty"`
 }
 
 type standingPort struct {
 	Protocol v1.Protocol `json:"protocol"`
 	Port     int32       `json:"port"`
-	NodePort int32       `json:"node_port"`
+	// NodePort is 0 where none was allocated: this cloud reaches pods without, too.
+	NodePort int32 `json:"node_port,omitempty"`
 }
 
 type healthCheck struct {
@@ -35,6 +39,8 @@ func asked(service *v1.Service) *standing {
 	if made.SourceRanges == nil {
 		made.SourceRanges = []string{}
 	}
+	made.Address = service.Spec.LoadBalancerIP
+	made.ClientIPAffinity = service.Spec.SessionAffinity == v1.ServiceAffinityClientIP
 	for _, port := range service.Spec.Ports {
 		made.Ports = append(made.Ports, standingPort{port.Protocol, port.Port, port.NodePort})
 	}

@@ -58,9 +58,9 @@ type LoadBalancersClient interface {
 	// sends part of a set.
 	//
 	// When done, the cloud MUST hold everything that was asked for: each port with its protocol and node port, the IP
-	// families, the source ranges, each backend that has an instance, and for external policy LOCAL a check of
-	// `health_check_node_port` [R:built-as-asked]. A provider refuses what the cloud cannot do with INVALID_CONFIGURATION or
-	// UNSUPPORTED_FEATURE, and never leaves it out.
+	// families, the source ranges, the affinity by client IP, the address that is asked for, each backend that has an
+	// instance, and for external policy LOCAL a check of `health_check_node_port` [R:built-as-asked]. A provider refuses
+	// what the cloud cannot do with INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, and never leaves it out.
 	//
 	// | Condition                     | Code                | Reason                | The host then                       |
 	// |-------------------------------|---------------------|-----------------------|-------------------------------------|
@@ -224,9 +224,9 @@ type LoadBalancersServer interface {
 	// sends part of a set.
 	//
 	// When done, the cloud MUST hold everything that was asked for: each port with its protocol and node port, the IP
-	// families, the source ranges, each backend that has an instance, and for external policy LOCAL a check of
-	// `health_check_node_port` [R:built-as-asked]. A provider refuses what the cloud cannot do with INVALID_CONFIGURATION or
-	// UNSUPPORTED_FEATURE, and never leaves it out.
+	// families, the source ranges, the affinity by client IP, the address that is asked for, each backend that has an
+	// instance, and for external policy LOCAL a check of `health_check_node_port` [R:built-as-asked]. A provider refuses
+	// what the cloud cannot do with INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, and never leaves it out.
 	//
 	// | Condition                     | Code                | Reason                | The host then                       |
 	// |-------------------------------|---------------------|-----------------------|-------------------------------------|

@@ -136,6 +136,7 @@ public final class Door {
             told.put("targets", one.targets().stream().map(id -> PREFIX + id).toList());
             told.put("source_ranges", one.config().sourceRanges());
             told.put("families", one.addresses().stream().map(address -> address.contains(":") ? "IPv6" : "IPv4").toList());
+            told.put("client_ip_affinity", one.config().affinitySeconds() != 0);
             if (one.config().healthPort() != 0) told.put("health_check", Map.of("port", one.config().healthPort()));
             return told;
         }).toList();
