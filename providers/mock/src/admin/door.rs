@@ -151,10 +151,12 @@ pub(super) fn counted(calls: &CloudCalls) -> Value {
 
 /// A balancer as the conformance suite reads it from the hook `inspect-load-balancer`.
 pub(super) fn inspected(balancer: &Balancer) -> Value {
-    let ports = balancer
-        .ports
-        .iter()
-        .map(|port| json!({"protocol": port.protocol, "port": port.port, "node_port": port.node_port}));
+    // Without node ports, the nodes take the balancer's own address.
+    let has_node_ports = balancer.asked.allocate_node_ports != Some(false);
+    let ports = balancer.ports.iter().map(|port| {
+        let node_port = has_node_ports.then_some(port.node_port);
+        json!({"protocol": port.protocol, "port": port.port, "node_port": node_port})
+    });
     let ips = balancer.ingress.iter().filter_map(|way| way.ip);
     // A node without an instance gets no traffic.
     let targets = balancer.backends.iter().map(|backend| backend.provider_id.as_str());

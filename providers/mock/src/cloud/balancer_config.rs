@@ -40,10 +40,6 @@ pub(super) fn check(service: &Service) -> Result<Config> {
     if let Some(text) = service.annotations.get(&key("refuse")) {
         return Err(invalid("refuse", text));
     }
-    if service.allocate_node_ports == Some(false) {
-        let why = "the Service has no node ports, by which this cloud reaches the pods";
-        return Err(ProviderError::unsupported_feature("spec.allocateLoadBalancerNodePorts", why));
-    }
     check_ports(service)?;
     check_ranges(service)?;
     Ok(Config {
