@@ -671,7 +671,8 @@ impl Controller {
             Goal::Upkeep => self.is_over(&key, &**service, NOT_UPDATED),
             Goal::Wanted | Goal::Gone => self.is_well(&key),
         }
-        let why = "the provider is working on the load balancer";
+        let said = if message.is_empty() { String::new() } else { format!(": {message}") };
+        let why = format!("the provider is working on the load balancer{said}");
         self.say(&key, &**service, Report::waiting("InProgress", why, Retry::After(*retry_after)));
         let due = self.rows.update(call.at, |row| {
             row.failed(call.ask.goal, attempt);

@@ -267,18 +267,18 @@ fn general(node: &Node, providers: &Providers, is_standby: bool, in_scope: bool)
                 "the host connects again by itself, at least every 10 seconds",
             ),
         },
-        NodeOwner::Provider(owner) => match &*owner.status(Family::Instances).borrow() {
+        NodeOwner::Provider(owner) => match owner.status(Family::Instances).borrow().told_of(owner.name()) {
             ProviderStatus::Disconnected(why) => say(
                 Standing::Blocked,
                 "ProviderDisconnected",
-                format!("provider {:?} cannot be asked: {why}", owner.name()),
+                why,
                 "the host connects again by itself, at least every 10 seconds; until then nothing is changed for this \
                  node, and it is not deleted",
             ),
             ProviderStatus::Frozen(why) => say(
                 Standing::Waiting,
                 "ProviderFrozen",
-                format!("provider {:?} is unhealthy: {why}", owner.name()),
+                why,
                 "the host keeps creating and updating, but deletes nothing until the provider recovers",
             ),
             ProviderStatus::Serving => None,

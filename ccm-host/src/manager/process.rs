@@ -47,8 +47,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Process {
-    pub settings: Arc<Settings>,
-    pub checks: Checks,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) checks: Checks,
     pub metrics: Metrics,
     /// What the check [`STARTUP`] says.
     startup: Arc<Mutex<CheckResult>>,
@@ -57,7 +57,7 @@ pub struct Process {
     serving: Group,
     access: OnceLock<Arc<Access>>,
     /// Where the state of the host is shown.
-    pub state: Door,
+    pub(crate) state: Door,
     failures: mpsc::UnboundedSender<anyhow::Error>,
 }
 

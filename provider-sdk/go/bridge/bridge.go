@@ -419,16 +419,15 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	if b.capabilities != nil {
 		b.capabilities(answer)
 	}
-	if wants := answer.GetWants(); b.process != "" && wants != nil {
-		wants.LoadBalancerSettings += b.process
-	}
+	answer.Wants = cmp.Or(answer.Wants, &pb.Wants{})
+	answer.Wants.LoadBalancerSettings = cmp.Or(answer.Wants.LoadBalancerSettings, b.settings) + b.process
 	return answer
 }
 
 func (b *bridge) nodeFields(labels ...string) *pb.NodeFields {
 	return &pb.NodeFields{
 		SystemUuid: true, ProvidedNodeIps: true, Addresses: true, CreationTime: true, PodCidrs: true,
-		Labels: labels, Annotations: b.nodeAnnotations,
+		Labels: slices.Clone(labels), Annotations: slices.Clone(b.nodeAnnotations),
 	}
 }
 

@@ -178,17 +178,15 @@ func (f *flags) options() (told []Option, err error) {
 	return told, nil
 }
 
-// needs are the flags that are set and are about a part which not every provider has.
+// needs are the flags that are set and promise something of a part which not every provider has. Those that only tune a part do no harm
+// where a vendor's configuration switches it off.
 func (f *flags) needs() (set []need) {
 	balancers := func(has parts) bool { return has.balancers != nil }
 	for _, one := range []struct {
 		set bool
 		need
 	}{
-		{f.classes != nil, need{"load-balancer-classes", "load balancers", balancers}},
-		{f.backendLabels != nil, need{"backend-node-labels", "load balancers", balancers}},
-		{f.backendState, need{"backend-node-state", "load balancers", balancers}},
-		{f.concurrency > 0, need{"concurrency", "load balancers", balancers}},
+		{len(f.classes) > 0, need{"load-balancer-classes", "load balancers", balancers}},
 		{f.ensureAfterRestart != nil && *f.ensureAfterRestart, need{"ensure-after-restart", "load balancers", balancers}},
 		{f.routeAddresses, need{"route-node-addresses", "routes", func(has parts) bool { return has.routes != nil }}},
 	} {

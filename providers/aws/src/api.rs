@@ -29,9 +29,6 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// The longest that one call takes.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// What everything else leaves of the bucket of all balancing: nodes join and leave balancers first.
-const FOR_TARGETS: u8 = 5;
-
 /// How long a change goes on that nobody waits for.
 const CHANGE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -120,11 +117,6 @@ impl Action {
 
     fn is_of_balancing(self) -> bool {
         self >= Self::DescribeLoadBalancers
-    }
-
-    /// Only what makes or moves balancers draws from the same small bucket.
-    fn is_rare(self) -> bool {
-        self.sources().contains(&Source::NewBalancers)
     }
 
     fn sources(self) -> Vec<Source> {
@@ -258,11 +250,8 @@ impl Calls {
     fn turn(&self, action: Action, until: Deadline, now: Instant) -> Result<Instant, Failure> {
         let mut buckets = self.0.buckets.lock();
         let sources = action.sources();
-        let moves_targets = sources.contains(&Source::Targets);
-        let waits = sources.iter().map(|source| {
-            let left = if *source == Source::Balancing && !moves_targets { FOR_TARGETS } else { 0 };
-            buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now, left)
-        });
+        let waits =
+            sources.iter().map(|source| buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now));
         let wait = waits.max().unwrap_or_default();
         let enough = ANSWERED_WITHIN.min(until.of_turn(now).saturating_duration_since(now) / 2);
         if now + wait + enough >= until.of_turn(now) {

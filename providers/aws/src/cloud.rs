@@ -39,7 +39,8 @@ pub(crate) struct Cloud {
     pub(crate) calls: Calls,
     pub(crate) region: String,
     pub(crate) vpc: String,
-    /// Where balancers go if every subnet of the network is another cluster's. May be empty.
+    /// Where balancers go if every subnet of the network is another cluster's: the config's, or that of the instance of this
+    /// process where it was asked for VPC or cluster. May be empty.
     pub(crate) subnet: String,
     pub(crate) cluster: Cluster,
 }

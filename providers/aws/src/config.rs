@@ -1,7 +1,7 @@
 //! `cloud.conf`, as the published provider reads it, but for one thing: what it ignores is an error here.
 //!
 //! In: the text of the file. Out: [`Config`]. Region, VPC and cluster that the file leaves out are found out by
-//! [`crate::cloud`].
+//! [`crate::cloud`], which then knows a subnet, too.
 
 mod gcfg;
 
@@ -46,7 +46,7 @@ pub struct Config {
     pub overrides: BTreeMap<String, Override>,
     /// Has the routes to pods; the one with the cluster's tag by default.
     pub route_table: String,
-    /// Where balancers go if no subnet is the cluster's.
+    /// Where balancers go if every subnet of the network is another cluster's.
     pub subnet: String,
     /// The security group of all classic balancers; by default each has one of its own.
     pub shared_group: String,

@@ -157,13 +157,21 @@ pub(crate) async fn carry(mock: &Mock) -> Result<()> {
             }
             let is = carried.entry(*address).or_insert(Carried::Swallowed);
             let done = set_up(is, *address, way, nodes).await;
-            tell(mock, &mut failures, *address, done);
+            tell(&mut failures, *address, done);
         }
         for (address, is) in &mut carried {
             if !wanted.contains_key(address) {
                 let done = swallow(*address, is).await;
-                tell(mock, &mut failures, *address, done);
+                tell(&mut failures, *address, done);
             }
+        }
+        let why = |balancer: &Balancer| {
+            let ips = balancer.ingress.iter().filter_map(|way| way.ip);
+            ips.filter_map(|ip| failures.get(&ip).map(String::as_str)).collect::<Vec<_>>().join("; ")
+        };
+        // Whatever changes wakes this loop.
+        if mock.look(|state| state.balancers().any(|one| one.traffic_error != why(one))) {
+            mock.alter(|state| state.set_traffic_errors(why));
         }
         tokio::select! {
             () = sleep(CHECK_EVERY) => {}
@@ -173,12 +181,11 @@ pub(crate) async fn carry(mock: &Mock) -> Result<()> {
 }
 
 /// Tells of a failure when it begins, and when it changes, and that it is over.
-fn tell(mock: &Mock, failures: &mut BTreeMap<IpAddr, String>, address: IpAddr, done: Result<()>) {
+fn tell(failures: &mut BTreeMap<IpAddr, String>, address: IpAddr, done: Result<()>) {
     let why = done.err().map(|error| format!("{error:#}"));
     if failures.get(&address) == why.as_ref() {
         return;
     }
-    mock.alter(|state| state.set_traffic_error(address, why.as_deref().unwrap_or_default()));
     match why {
         Some(why) => {
             tracing::warn!(%address, %why, "the traffic of this address is not carried; trying again");
@@ -200,7 +207,8 @@ async fn left_behind() -> Result<BTreeMap<IpAddr, Carried>> {
             // A kernel without IPv6.
             let told = if family == "-6" { told.unwrap_or_default() } else { told? };
             // Of a route, the words after its destination are those it leads to.
-            let networks = told.lines().filter_map(|line| line.split_whitespace().find_map(network));
+            let lines = told.lines().filter(|line| !line.starts_with("default"));
+            let networks = lines.filter_map(|line| line.split_whitespace().find_map(network));
             let whole = networks.filter(|network| network.prefix_len() == network.max_prefix_len());
             left.extend(whole.map(|one| (one.addr(), Carried::Unsettled)));
         }
@@ -254,7 +262,13 @@ async fn set_up(is: &mut Carried, address: IpAddr, way: &Way, nodes: Vec<IpAddr>
             }
             let hops = nodes.iter().map(|node| format!(" nexthop via {node}"));
             let to = if nodes.is_empty() { "blackhole ".to_owned() } else { String::new() };
-            ip(&format!("route replace {to}{}{}", IpNet::from(address), hops.collect::<String>())).await?;
+            let hops = hops.collect::<String>();
+            if let Err(error) = ip(&format!("route replace {to}{}{hops}", IpNet::from(address))).await {
+                // It would go on leading to the former nodes.
+                *is = Carried::Unsettled;
+                swallow(address, is).await?;
+                return Err(error);
+            }
             *is = Carried::Routed(nodes);
         }
     }

@@ -141,9 +141,10 @@ impl Failure {
     }
 
     /// For how long the call would have waited for its turn, if that is why there was none. A new balancer waits for its turn after
-    /// AWS has throttled it, too: its bucket is so small that others of the account empty it, and nothing else draws from it.
+    /// AWS has throttled it, too: its bucket is so small that others of the account empty it, and that need not stop anything else.
     pub(crate) fn paced_for(&self) -> Option<Duration> {
-        self.paced.or_else(|| (self.is_throttled() && self.action.is_rare()).then_some(AFTER_THROTTLING))
+        let makes_balancer = self.action == Action::CreateLoadBalancer;
+        self.paced.or_else(|| (makes_balancer && self.is_throttled()).then_some(AFTER_THROTTLING))
     }
 
     pub(crate) fn is_silence(&self) -> bool {

@@ -26,12 +26,12 @@ impl Bucket {
         Self { size: size as f64, per_second: per_second * MARGIN, tokens: size as f64, at: None }
     }
 
-    /// How long the next call would wait, if it leaves this many tokens to others.
-    pub(crate) fn wait(&mut self, now: Instant, left: u8) -> Duration {
+    /// How long the next call would wait.
+    pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let passed = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         self.tokens = (self.tokens + passed * self.per_second).min(self.size);
         self.at = Some(now);
-        Duration::from_secs_f64((1.0 + f64::from(left) - self.tokens).max(0.0) / self.per_second)
+        Duration::from_secs_f64((1.0 - self.tokens).max(0.0) / self.per_second)
     }
 
     /// A call is made, or will be when its wait is over.
@@ -59,15 +59,14 @@ mod tests {
         let mut bucket = Bucket::new(2, 4.0);
         let mut waits = Vec::new();
         for _ in 0..4 {
-            waits.push(bucket.wait(now, 0).as_millis());
+            waits.push(bucket.wait(now).as_millis());
             bucket.take();
         }
         assert_eq!(waits, [0, 0, 263, 526], "four a second, less the margin");
         // Never more than its size.
-        assert_eq!(bucket.wait(now + Duration::from_secs(60), 1), Duration::ZERO);
-        assert_eq!(bucket.wait(now + Duration::from_secs(60), 2).as_millis(), 263);
+        assert_eq!(bucket.wait(now + Duration::from_secs(60)), Duration::ZERO);
         assert_eq!(bucket.tokens(), 2.0);
         bucket.drain();
-        assert_eq!(bucket.wait(now + Duration::from_secs(60), 0).as_millis(), 263);
+        assert_eq!(bucket.wait(now + Duration::from_secs(60)).as_millis(), 263);
     }
 }

@@ -98,24 +98,12 @@ fn calls_keep_the_pace_and_are_refused_where_it_would_be_too_late() {
     assert_eq!(turn(6).unwrap(), 3);
 }
 
-#[test]
-fn nodes_join_and_leave_balancers_before_anything_else_of_balancing() {
-    let (calls, now) = (Calls::default(), Instant::now());
-    let waits = |action| {
-        let until = Deadline::after(CALL_WITHIN);
-        calls.turn(action, until, now).unwrap() > now
-    };
-    let reads = (0..40).take_while(|_| !waits(Action::DescribeTags)).count();
-    assert_eq!(reads, 35, "all but what is left for targets");
-    assert!(waits(Action::CreateListener) && !waits(Action::RegisterTargets));
-}
-
 /// Others of the account may empty the small bucket of new balancers: that stops nothing else.
 #[test]
 fn a_new_balancer_that_is_throttled_waits_alone() {
     let throttled = |action| Stop::from(Failure::of(action, refusal(400, Some("Throttling"))));
     for (action, is_alone) in
-        [(Action::CreateLoadBalancer, true), (Action::SetSubnets, true), (Action::CreateListener, false)]
+        [(Action::CreateLoadBalancer, true), (Action::SetSubnets, false), (Action::CreateListener, false)]
     {
         let stop = throttled(action);
         assert_eq!(matches!(stop, Stop::Later(_)), is_alone, "{action:?}");

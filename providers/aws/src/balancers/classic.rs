@@ -56,6 +56,8 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let on = (cloud, asked.ctx, until);
     let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
     of.check_labels(&wanted.node_labels)?;
+    let named = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
+    let (chosen, all) = subnets::choose(cloud, &named, until).await?;
     if let Some(found) = actual {
         asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
         found.attributes = read::attributes(cloud, &found.name, until).await?;
@@ -64,8 +66,6 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         }
     }
     let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
-    let named = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
-    let (chosen, all) = subnets::choose(cloud, &named, until).await?;
     let mut ports: BTreeSet<_> = wanted.listeners.iter().map(|one| one.port).collect();
     let of_clients = |ports: &BTreeSet<i32>| {
         let ports = ports.iter().map(|port| (*port, &[rules::TCP][..]));

@@ -139,6 +139,20 @@ pub(crate) async fn try_ensure(
     provider.balancers().ensure_load_balancer(request).await.map(tonic::Response::into_inner)
 }
 
+/// AWS throttles the creation once: the balancer alone waits for its turn, and nothing is wrong.
+pub(crate) async fn is_throttled(
+    aws: &mut Aws,
+    provider: &Provider,
+    service: &Service,
+    nodes: &[NodeRef],
+    digest: &str,
+) {
+    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
+    aws.tell::<serde_json::Value>(busy).await;
+    let answer = try_ensure(provider, service, nodes, digest, Adoption::Refuse).await.unwrap();
+    assert_eq!(answer.in_progress.unwrap().reason, "PACED");
+}
+
 /// Asks until nothing is in progress.
 pub(crate) async fn ensure(
     provider: &Provider,

@@ -6,8 +6,8 @@ use cloudprovider_proto::v1alpha1::{Adoption, LoadBalancerState, Protocol, Servi
 
 use crate::aws::{Aws, Instance};
 use crate::balancers::{
-    self, CERTIFICATE, LEGACY, POLICY, SERVE, ensure, get, in_two_groups, killed, left, list, nodes,
-    of_balancing, taken_over, try_delete, try_ensure, try_update, update,
+    self, CERTIFICATE, LEGACY, POLICY, SERVE, ensure, get, in_two_groups, is_throttled, killed, left, list,
+    nodes, of_balancing, taken_over, try_delete, try_ensure, try_update, update,
 };
 
 const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
@@ -544,10 +544,7 @@ async fn a_group_that_a_user_gives_to_one_that_comes_outlives_the_last_one_that_
     let [goes, comes] =
         [1, 2].map(|number| classic(number, &[(GIVEN, &given)], &[(80, 30_000 + number as i32)]));
     ensure(&native, &goes, &nodes, "one").await;
-    // Whoever was throttled waits for its turn.
-    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
-    aws.tell::<serde_json::Value>(busy).await;
-    try_ensure(&native, &comes, &nodes, "one", LEGACY).await.unwrap_err();
+    is_throttled(&mut aws, &native, &comes, &nodes, "one").await;
     let (_, gone) =
         tokio::join!(ensure(&native, &comes, &nodes, "one"), try_delete(&native, &goes, Adoption::Refuse));
     assert!(gone.unwrap());

@@ -11,8 +11,8 @@ use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider, cluster};
 use crate::balancers::{
-    LEGACY, MANAGED, SERVE, SHARED, ensure, get, in_two_groups, left, nodes, service, try_delete, try_ensure,
-    try_update, update,
+    LEGACY, MANAGED, SERVE, SHARED, ensure, get, in_two_groups, is_throttled, left, nodes, service,
+    try_delete, try_ensure, try_update, update,
 };
 
 /// The number tells its name, and not its node port.
@@ -779,10 +779,7 @@ async fn what_balancers_have_in_common_outlives_the_last_one_if_another_comes() 
     let native = aws.native(&SHARED).await;
     let [goes, comes] = [web(1, 30080), web(2, 30081)];
     ensure(&native, &goes, &nodes, "one").await;
-    // Whoever was throttled waits for its turn.
-    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
-    aws.tell::<serde_json::Value>(busy).await;
-    try_ensure(&native, &comes, &nodes, "one", LEGACY).await.unwrap_err();
+    is_throttled(&mut aws, &native, &comes, &nodes, "one").await;
     let (_, gone) = tokio::join!(ensure(&native, &comes, &nodes, "one"), try_delete(&native, &goes, LEGACY));
     gone.unwrap();
     let lines = left(&mut aws).await;
@@ -805,11 +802,8 @@ async fn checks_of_one_that_comes_get_through_although_the_last_other_one_goes()
     let native = aws.native(&SERVE).await;
     let [goes, comes] = [web(1, 30080), web(2, 30081)];
     ensure(&native, &goes, &nodes(&instances[..1]), "one").await;
-    // Whoever was throttled waits for its turn.
-    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
-    aws.tell::<serde_json::Value>(busy).await;
     let nodes = nodes(&instances[1..]);
-    try_ensure(&native, &comes, &nodes, "other", LEGACY).await.unwrap_err();
+    is_throttled(&mut aws, &native, &comes, &nodes, "other").await;
     let (_, gone) =
         tokio::join!(ensure(&native, &comes, &nodes, "other"), try_delete(&native, &goes, LEGACY));
     assert!(gone.unwrap());

@@ -151,7 +151,7 @@ pub(super) fn counted(calls: &CloudCalls) -> Value {
 
 /// A balancer as the conformance suite reads it from the hook `inspect-load-balancer`.
 pub(super) fn inspected(balancer: &Balancer) -> Value {
-    // Without node ports, the nodes take the balancer's own address.
+    // Without node ports, the nodes take what is for the balancer's own address.
     let has_node_ports = balancer.asked.allocate_node_ports != Some(false);
     let ports = balancer.ports.iter().map(|port| {
         let node_port = has_node_ports.then_some(port.node_port);

@@ -143,7 +143,6 @@ impl State {
             && (service.load_balancer_ip.is_empty() || balancer.ingress.iter().any(is_requested));
         if !fits {
             balancer.ingress = self.new_ingress(&balancer.id, service, config)?;
-            balancer.traffic_error.clear();
             balancer.internal = config.internal;
         }
         for way in &mut balancer.ingress {

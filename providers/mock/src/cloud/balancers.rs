@@ -211,11 +211,10 @@ impl State {
         existing("load balancer", reference, self.balancer(reference).cloned())
     }
 
-    /// Tells why the balancer of this address is not carried; empty if it is.
-    pub(crate) fn set_traffic_error(&mut self, address: IpAddr, why: &str) {
-        let has = |balancer: &&mut Balancer| balancer.ingress.iter().any(|way| way.ip == Some(address));
-        for balancer in self.balancers.values_mut().filter(has) {
-            why.clone_into(&mut balancer.traffic_error);
+    /// Tells why balancers are not carried; empty if they are.
+    pub(crate) fn set_traffic_errors(&mut self, why: impl Fn(&Balancer) -> String) {
+        for balancer in self.balancers.values_mut() {
+            balancer.traffic_error = why(balancer);
         }
     }
 
